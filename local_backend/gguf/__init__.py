@@ -1,0 +1,1 @@
+"""A file format. Knows no model, no arithmetic and no tiers."""

@@ -1,0 +1,1 @@
+"""One operation a file, on NumPy arrays: the obvious way, the oracle of the native kernels."""

@@ -1,0 +1,1 @@
+"""HTTP surface: FastAPI and wires; knows no scores, SQL or vendors."""

@@ -1,0 +1,1 @@
+"""What exists: providers.yaml, parsed once into a frozen catalog. Knows nothing of health."""

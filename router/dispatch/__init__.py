@@ -1,0 +1,1 @@
+"""Act on a decision: attempts, deadlines, fail-over. Knows no scores."""

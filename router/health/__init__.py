@@ -1,0 +1,1 @@
+"""How it goes: breakers, EWMAs, outcomes. State machines with the time passed in."""

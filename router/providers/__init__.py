@@ -1,0 +1,1 @@
+"""Vendors: one adapter a file, behind one seam."""

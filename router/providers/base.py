@@ -1,0 +1,60 @@
+"""The one seam between the gateway and whatever serves a model.
+
+Knows the canonical request and events; not HTTP, not scores, not health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from router.catalog.catalog import Deployment
+from router.chat.types import ChatEvent, ChatRequest
+
+__all__ = ["AttemptDeadlines", "Provider", "ProviderStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDeadlines:
+    """Bounds of one attempt, seconds each. Stall is the longest wait between two events of content."""
+
+    connect_s: float
+    first_event_s: float
+    stall_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderStatus:
+    """Whether a provider can be asked now, and what to tell a person otherwise."""
+
+    configured: bool
+    ready: bool
+    detail: str = ""
+    expected_wait_s: float = 0.0
+
+
+class Provider(Protocol):
+    """A way to have a request served."""
+
+    def stream(
+        self, request: ChatRequest, deployment: Deployment, deadlines: AttemptDeadlines
+    ) -> AsyncIterator[ChatEvent]:
+        """Serve ``request``: events until a complete answer.
+
+        Closing the iterator closes the upstream connection. Always streams upstream, also where the
+        client did not ask for a stream: a non-streamed answer is a folded stream.
+
+        Raises
+        ------
+        UpstreamError
+            Any failure of the upstream, as its most specific subclass.
+
+        """
+
+    def status(self) -> ProviderStatus:
+        """Say whether the provider can be asked now; no IO."""
+
+    async def aclose(self) -> None:
+        """Release connections and processes."""

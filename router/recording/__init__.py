@@ -1,0 +1,1 @@
+"""What happened: records, metrics, logs. Never raises into a request."""

@@ -1,0 +1,1 @@
+"""Decide: values in, an ordered list of candidates out. Pure; never logs."""

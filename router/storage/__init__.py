@@ -1,0 +1,1 @@
+"""SQL and Redis behind our own types; never hands out ORM rows."""
