@@ -3,7 +3,7 @@
 ::
 
     EngineError
-    ├── BadModelFile            the file is not what it claims: path, place (field, tensor, byte) and what to do
+    ├── BadModelFile            the file is not what it claims: path, place (field, tensor, byte), problem
     ├── UnsupportedModel        a sound file that this engine cannot run: architecture or block type by name
     ├── InvalidRequest          the request cannot be served as written
     │   └── ContextOverflow     prompt with wanted output longer than the context

@@ -74,7 +74,7 @@ class Kernels(Protocol):
         """Prepare one layer; keeps views of the weights' bytes, copies none of the matrices."""
 
     def logits(self, hidden: FloatArray, norm: Weight, head: Weight, epsilon: float) -> FloatArray:
-        """Final RMSNorm and output head: hidden [T, E] → logits [T, V]."""
+        """Apply the final RMSNorm and the output head: hidden [T, E] → logits [T, V]."""
 
     def close(self) -> None:
         """Stop worker threads."""

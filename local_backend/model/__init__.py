@@ -1,1 +1,4 @@
-"""What a model file means: hyperparameters, weights by role, vocabulary. Not where bytes live, not how layers compute."""
+"""What a model file means: hyperparameters, weights by role, vocabulary.
+
+Not where bytes live, not how layers compute.
+"""

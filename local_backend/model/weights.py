@@ -20,7 +20,7 @@ __all__ = ["ExpertKey", "ModelWeights", "TensorRole", "Weight"]
 class TensorRole(StrEnum):
     """What a tensor does. GATING chooses experts; EXPERT_GATE_PROJ is the gated half of a SwiGLU."""
 
-    TOKEN_EMBEDDING = "token_embedding"
+    TOKEN_EMBEDDING = "token_embedding"  # noqa: S105 - a role, not a secret
     OUTPUT_NORM = "output_norm"
     OUTPUT_HEAD = "output_head"
     ROPE_FREQUENCIES = "rope_frequencies"

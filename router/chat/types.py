@@ -32,7 +32,7 @@ __all__ = [
     "WireName",
 ]
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 _EMPTY: Mapping[str, JsonValue] = MappingProxyType({})
 
