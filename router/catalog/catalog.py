@@ -58,6 +58,8 @@ class Capabilities:
     reasoning: bool = False
     prompt_cache: bool = False
     system_prompt: bool = True
+    prefill: bool = True
+    assistant_prefill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,12 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """A virtual model. ``candidates`` are deployment ids; ``judged`` is true for ``auto`` alone."""
+    """A virtual model. ``candidates`` are deployment ids; ``judged`` is true for ``auto`` alone.
+
+    ``max_price_micros`` caps a candidate's output price (micro-dollars per million tokens).
+    ``minimum_context_tokens`` was checked against every candidate but local ones when the file was
+    loaded; it excludes nobody at request time.
+    """
 
     name: str
     description: str
@@ -144,6 +151,7 @@ class Entrypoint:
     judged: bool = False
     max_price_micros: int | None = None
     minimum_context_tokens: int = 0
+    forbidden_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

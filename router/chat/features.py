@@ -25,7 +25,8 @@ class RequestFeatures:
     """The facts of one request that eligibility and score are decided from.
 
     ``prompt_characters`` counts the text of messages and tools; ``wanted_output_tokens`` is the
-    client's bound, or ``None`` where it gave none.
+    client's bound, or ``None`` where it gave none. ``needs_prefill``: the last message is the
+    assistant's own, to be continued.
     """
 
     model: str
@@ -38,6 +39,8 @@ class RequestFeatures:
     needs_reasoning: bool = False
     message_count: int = 1
     stream: bool = False
+    has_system_prompt: bool = False
+    needs_prefill: bool = False
 
     def prompt_tokens(self, tokens_per_character: float) -> int:
         """Estimate of the prompt's tokens, rounded up, for a model's ``tokens_per_character``."""

@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Outcome", "OutcomeKind", "Scope"]
+__all__ = ["Outcome", "OutcomeKind", "Provenance", "Scope"]
+
+
+class Provenance(StrEnum):
+    """Who said how long somebody is to be left out: the upstream itself, or our own rule of thumb."""
+
+    STATED = "stated"
+    GUESSED = "guessed"
 
 
 class Scope(StrEnum):
@@ -53,6 +60,8 @@ class Outcome:
     ``bench_s`` is how long the scope is to be left out at least (0: not benched); ``breaker_weight`` is
     how much of a failure this is for the breaker (0: none, 1: full). ``try_next`` says whether another
     candidate may serve the same request. ``ttft_s`` and ``tokens_per_s`` are known for successes only.
+    ``bench_from`` says whose figure ``bench_s`` is. ``learned_context_tokens`` is the window that an
+    upstream named when it refused a prompt as too long.
     """
 
     kind: OutcomeKind
@@ -65,6 +74,8 @@ class Outcome:
     ttft_s: float | None = None
     tokens_per_s: float | None = None
     duration_s: float | None = None
+    bench_from: Provenance = Provenance.GUESSED
+    learned_context_tokens: int | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -1,15 +1,17 @@
 """The values a decision is made of: candidates with their scores, exclusions with their reasons.
 
 Pure values; how they are computed is :mod:`router.routing.scoring` and
-:mod:`router.routing.eligibility`.
+:mod:`router.routing.eligibility`, and how they are written down is :mod:`router.routing.explanation`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from router.chat.features import RequestFeatures
+from router.health.outcome import OutcomeKind
 
 __all__ = ["Candidate", "Exclusion", "ExclusionReason", "RoutingDecision", "Score", "ScoreTerm"]
 
@@ -31,18 +33,23 @@ class ExclusionReason(StrEnum):
     LACKS_JSON_SCHEMA = "lacks_json_schema"
     LACKS_REASONING = "lacks_reasoning"
     LACKS_SYSTEM_PROMPT = "lacks_system_prompt"
+    LACKS_PREFILL = "lacks_prefill"
     PRICE_CAP = "price_cap"
     DATA_POLICY = "data_policy"
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """One deployment left out. ``until`` is the wall-clock time of its return where there is one."""
+    """One deployment left out. ``until`` is the wall-clock time of its return where there is one.
+
+    ``bench_kind`` is the outcome that benched it, where it is benched.
+    """
 
     deployment_id: str
     reason: ExclusionReason
     detail: str
     until: float | None = None
+    bench_kind: OutcomeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +67,74 @@ class ScoreTerm:
         return self.value * self.weight
 
 
-@dataclass(frozen=True, slots=True)
 class Score:
-    """A candidate's terms; the total is the weighted mean, so it lies in 0..1."""
+    """A candidate's terms; the total is the weighted mean, so it lies in 0..1.
 
-    terms: tuple[ScoreTerm, ...]
+    Immutable. The terms with their texts are only made when somebody reads them: of fifty candidates
+    one is asked, and building the others' explanations would cost more than deciding.
+    """
+
+    __slots__ = ("_explain", "_terms", "_total")
+
+    def __init__(self, terms: tuple[ScoreTerm, ...]) -> None:
+        weight = sum(term.weight for term in terms)
+        self._terms: tuple[ScoreTerm, ...] | None = terms
+        self._total = sum(term.contribution for term in terms) / weight if weight else 0.0
+        self._explain: Callable[[], tuple[ScoreTerm, ...]] | None = None
+
+    @classmethod
+    def deferred(cls, total: float, explain: Callable[[], tuple[ScoreTerm, ...]]) -> Score:
+        """Make a score of known ``total`` whose terms are what ``explain()`` returns, once asked for."""
+        score = cls.__new__(cls)
+        score._terms = None
+        score._total = total
+        score._explain = explain
+        return score
 
     @property
     def total(self) -> float:
         """Weighted mean of the terms."""
-        weight = sum(term.weight for term in self.terms)
-        return sum(term.contribution for term in self.terms) / weight if weight else 0.0
+        return self._total
+
+    @property
+    def terms(self) -> tuple[ScoreTerm, ...]:
+        """Every term, in the order of the weights."""
+        if self._terms is None:
+            self._terms = self._explain() if self._explain is not None else ()
+            self._explain = None
+        return self._terms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Score) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __repr__(self) -> str:
+        return f"Score(total={self._total:.3f})"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A deployment that may serve this request, with its score."""
+    """A deployment that may serve this request, with its score.
+
+    ``last_resort`` marks one that a breaker or a busy slot holds back and that is offered all the same
+    because too few others are left; its permit must be asked for as a last resort. ``output_limit``
+    bounds the answer where the client's own bound does not fit.
+    """
 
     deployment_id: str
     score: Score
+    last_resort: bool = False
+    output_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingDecision:
-    """Whom to ask, in order, and why everybody else is left out."""
+    """Whom to ask, in order, and why everybody else is left out.
+
+    ``panic``: too few were healthy, so the last candidates are last resorts.
+    """
 
     entrypoint: str
     features: RequestFeatures
