@@ -6,7 +6,8 @@
     ├── ConfigurationError            providers.yaml or the environment is wrong (file, line, column, fix)
     ├── InvalidRequest                400  the client's request cannot be served as written
     │   ├── UnknownModel              404  no entrypoint and no candidate of that name
-    │   └── ContextLengthExceeded     400  longer than every candidate's window
+    │   ├── ContextLengthExceeded     400  longer than every candidate's window
+    │   └── RequestTooLarge           413  the body has more bytes than the limit
     ├── AuthenticationFailed          401  the client's own key
     ├── UpstreamError                 one attempt at one candidate failed; never reaches a client as it is
     │   ├── UpstreamStatus            an HTTP status other than 2xx
@@ -18,6 +19,7 @@
     ├── Exhausted                     every candidate was left out or failed (429, 502, 503, 413, 404)
     ├── StreamInterrupted             the upstream failed after the first event had reached the client
     ├── ClientDisconnected            the client left; nobody is benched for it
+    ├── StorageError                  the database cannot be used; recording degrades, requests go on
     └── InternalError                 500  a defect of the gateway's own
 
 A leaf module: it imports nothing of ours, so that every package may import it.
@@ -40,7 +42,9 @@ __all__ = [
     "InternalError",
     "InvalidRequest",
     "Origin",
+    "RequestTooLarge",
     "SourcePosition",
+    "StorageError",
     "StreamInterrupted",
     "TimeoutPhase",
     "UnknownModel",
@@ -152,6 +156,13 @@ class ContextLengthExceeded(InvalidRequest):
     """The prompt with the wanted output is longer than the window of every candidate."""
 
     code = "context_length_exceeded"
+
+
+class RequestTooLarge(InvalidRequest):
+    """The body has more bytes than ``limits.max_body_bytes``; it was not read to its end."""
+
+    status = 413
+    code = "request_too_large"
 
 
 class AuthenticationFailed(GatewayError):
@@ -290,6 +301,13 @@ class ClientDisconnected(GatewayError):
     status = 499
     code = "client_disconnected"
     origin = Origin.CLIENT
+
+
+class StorageError(GatewayError):
+    """The database cannot be opened, written or migrated; no request fails for it."""
+
+    status = 503
+    code = "storage_unavailable"
 
 
 class InternalError(GatewayError):

@@ -1,0 +1,133 @@
+"""Keep what happened: a bounded queue, and one task that writes it away in batches.
+
+Knows no database: it writes through a sink that was handed in. Whatever the sink does, no request
+notices: a full queue or a failing sink costs records, which are counted, and never an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from router.recording.records import RequestRecord
+
+__all__ = ["Recorder", "RecorderStatus"]
+
+_QUEUE_LIMIT = 20_000
+_BATCH_LIMIT = 500
+_LINGER_S = 0.05
+_RETRY_DELAYS_S = (0.1, 0.5, 2.0)
+
+Sink = Callable[[Sequence[RequestRecord]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderStatus:
+    """How recording goes: ``lost`` were given up on, ``degraded`` says why the last write failed."""
+
+    written: int
+    lost: int
+    waiting: int
+    degraded: str | None
+
+
+class Recorder:
+    """Takes records without waiting; :meth:`run` is its one task, owned by the application."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        queue_limit: int = _QUEUE_LIMIT,
+        retry_delays_s: Sequence[float] = _RETRY_DELAYS_S,
+    ) -> None:
+        self._sink = sink
+        self._retry_delays_s = tuple(retry_delays_s)
+        self._queue: asyncio.Queue[RequestRecord | None] = asyncio.Queue(maxsize=queue_limit)
+        self._closing = asyncio.Event()
+        self._written = 0
+        self._lost = 0
+        self._in_hand = 0
+        self._degraded: str | None = None
+        self._log = structlog.get_logger("recorder")
+
+    def put(self, record: RequestRecord) -> None:
+        """Take a record; never waits and never raises."""
+        try:
+            self._queue.put_nowait(record)
+        except asyncio.QueueFull:
+            self._lose(1, "the queue is full")
+
+    def status(self) -> RecorderStatus:
+        """Return the counters, for the dashboard and the metrics."""
+        return RecorderStatus(self._written, self._lost, self._queue.qsize() + self._in_hand, self._degraded)
+
+    async def run(self) -> None:
+        """Write until :meth:`close`, then what is left."""
+        while True:
+            first = await self._queue.get()
+            if first is None:
+                return
+            if not self._closing.is_set():
+                await asyncio.sleep(_LINGER_S)
+            batch, ended = self._drain(first)
+            await self._write(batch)
+            if ended:
+                return
+
+    def close(self) -> None:
+        """Ask :meth:`run` to write what is left and return; its owner bounds the wait."""
+        self._closing.set()
+        try:
+            self._queue.put_nowait(None)
+        except asyncio.QueueFull:
+            self._queue.get_nowait()
+            self._lose(1, "the queue is full")
+            self._queue.put_nowait(None)
+
+    def _drain(self, first: RequestRecord) -> tuple[list[RequestRecord], bool]:
+        batch = [first]
+        while len(batch) < _BATCH_LIMIT and not self._queue.empty():
+            record = self._queue.get_nowait()
+            if record is None:
+                return batch, True
+            batch.append(record)
+        return batch, False
+
+    async def _write(self, batch: Sequence[RequestRecord]) -> None:
+        self._in_hand = len(batch)
+        delays = iter(self._retry_delays_s)
+        while True:
+            try:
+                await self._sink(batch)
+            except Exception as error:  # noqa: BLE001 - recording never takes anything down with it
+                self._degrade(str(error))
+                delay = next(delays, None)
+                if delay is None or self._closing.is_set():
+                    self._lose(len(batch), str(error))
+                    break
+                await asyncio.sleep(delay)
+            else:
+                self._written += len(batch)
+                self._recover()
+                break
+        self._in_hand = 0
+
+    def _degrade(self, reason: str) -> None:
+        if self._degraded is None:
+            self._log.warning("recording is degraded; requests go on", reason=reason)
+        self._degraded = reason
+
+    def _recover(self) -> None:
+        if self._degraded is not None:
+            self._log.info("recording works again", lost=self._lost)
+        self._degraded = None
+
+    def _lose(self, count: int, reason: str) -> None:
+        first = self._lost == 0
+        self._lost += count
+        if first:
+            self._log.warning("records are lost; requests go on", reason=reason)
