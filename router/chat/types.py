@@ -170,7 +170,7 @@ class ChatEvent:
 
     deltas: tuple[Delta, ...]
     frame: WireFrame | None = None
-    extra: Mapping[str, JsonValue] = field(default=_EMPTY)
+    extra: Mapping[str, JsonValue] = field(default_factory=lambda: _EMPTY)
 
     @property
     def is_semantic(self) -> bool:
