@@ -21,7 +21,7 @@ _MASK = "***"
 _SHORTEST_SECRET = 6
 # Keys as vendors write them, bearer headers, and passwords inside of URLs.
 _PATTERNS = (
-    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
+    re.compile(r"(?i)(\bbearer|\bauthorization: basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
     re.compile(r"\b(?:sk|rk|pk|gsk|csk|xai|nvapi|hf|key|r8|pplx|tgp|fw|glpat|ghp|gho)[-_][A-Za-z0-9_-]{10,}"),
     re.compile(r"\bAIza[A-Za-z0-9_-]{20,}"),
     re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
@@ -109,4 +109,4 @@ def configure_logging(
 
 def _spaced(match: re.Match[str]) -> str:
     """Keep ``Bearer ***`` readable: the word and its secret stay apart."""
-    return f" {_MASK}" if match.lastindex and match.group(1).lower() in {"bearer", "basic"} else _MASK
+    return f" {_MASK}" if match.lastindex and match.group(1).lower().endswith(("bearer", "basic")) else _MASK

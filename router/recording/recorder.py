@@ -41,10 +41,12 @@ class Recorder:
         self,
         sink: Sink,
         *,
+        observers: Sequence[Callable[[RequestRecord], None]] = (),
         queue_limit: int = _QUEUE_LIMIT,
         retry_delays_s: Sequence[float] = _RETRY_DELAYS_S,
     ) -> None:
         self._sink = sink
+        self._observers = tuple(observers)
         self._retry_delays_s = tuple(retry_delays_s)
         self._queue: asyncio.Queue[RequestRecord | None] = asyncio.Queue(maxsize=queue_limit)
         self._closing = asyncio.Event()
@@ -55,7 +57,12 @@ class Recorder:
         self._log = structlog.get_logger("recorder")
 
     def put(self, record: RequestRecord) -> None:
-        """Take a record; never waits and never raises."""
+        """Take a record and show it to the observers (metrics); never waits and never raises."""
+        for observe in self._observers:
+            try:
+                observe(record)
+            except Exception as error:  # noqa: BLE001 - a broken counter must not cost an answer
+                self._log.warning("an observer failed", reason=str(error), request_id=record.request_id)
         try:
             self._queue.put_nowait(record)
         except asyncio.QueueFull:

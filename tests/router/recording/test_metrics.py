@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from router.health.snapshot import BreakerState, DeploymentHealth, HealthSnapshot
+from router.recording.metrics import Metrics
+from router.recording.recorder import RecorderStatus
+from router.recording.records import RequestRecord
+
+MakeRecord = Callable[..., RequestRecord]
+
+
+def _metrics() -> Metrics:
+    health = {
+        "a/one": DeploymentHealth(configured=True, breaker=BreakerState.OPEN, health=0.25, in_flight=3),
+        "b/two": DeploymentHealth(configured=False, unconfigured_reason="no key"),
+    }
+    return Metrics(
+        ("auto", "chat"),
+        tuple(health),
+        snapshot=lambda: HealthSnapshot(0.0, health),
+        recorder=lambda: RecorderStatus(written=5, lost=1, waiting=0, degraded=None),
+    )
+
+
+def _samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_a_finished_request_is_counted_by_entrypoint_status_and_candidate(make_record: MakeRecord) -> None:
+    metrics = _metrics()
+
+    metrics.observe(make_record())
+    samples = _samples(metrics)
+
+    assert samples["roundhouse_requests_total", ("chat", "200")] == 1
+    assert samples["roundhouse_attempts_total", ("a/one", "success")] == 1
+    assert samples["roundhouse_cost_micro_dollars_total", ("a/one",)] == 7
+    assert samples["roundhouse_request_seconds_count", ("chat",)] == 1
+
+
+def test_a_name_that_a_client_made_up_never_becomes_a_label(make_record: MakeRecord) -> None:
+    metrics = _metrics()
+
+    for number in range(50):
+        metrics.observe(make_record(requested_model=f"made-up-{number}", status=404, deployment_id=None))
+    metrics.observe(make_record(requested_model="b/two"))
+    samples = _samples(metrics)
+
+    assert samples["roundhouse_requests_total", ("unknown", "404")] == 50
+    assert samples["roundhouse_requests_total", ("pinned", "200")] == 1
+    assert "made-up" not in metrics.render().decode()
+
+
+def test_live_figures_are_read_when_asked_and_leave_out_the_unconfigured() -> None:
+    samples = _samples(_metrics())
+
+    assert samples["roundhouse_candidate_breaker", ("a/one",)] == 2
+    assert samples["roundhouse_candidate_in_flight", ("a/one",)] == 3
+    assert samples["roundhouse_records_lost_total", ()] == 1
+    assert ("roundhouse_candidate_health", ("b/two",)) not in samples
