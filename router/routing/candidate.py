@@ -85,10 +85,8 @@ class Score:
     @classmethod
     def deferred(cls, total: float, explain: Callable[[], tuple[ScoreTerm, ...]]) -> Score:
         """Make a score of known ``total`` whose terms are what ``explain()`` returns, once asked for."""
-        score = cls.__new__(cls)
-        score._terms = None
-        score._total = total
-        score._explain = explain
+        score = cls(())
+        score._total, score._terms, score._explain = total, None, explain  # noqa: SLF001 - its own class
         return score
 
     @property
