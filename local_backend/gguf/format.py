@@ -1,13 +1,38 @@
-"""GGUF version 3: constants, value types and the table of block types.
+"""GGUF versions 2 and 3: constants, value types and the table of block types.
 
 Source: the GGUF specification (ggml repository, docs/gguf.md) and ggml's public block layouts.
+Knows no file and no model.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["GGMLType"]
+__all__ = ["DEFAULT_ALIGNMENT", "MAGIC", "VERSIONS", "GGMLType", "ValueType"]
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+"""Versions that are read; both count with 64 bits. Version 1 counted with 32."""
+DEFAULT_ALIGNMENT = 32
+"""Alignment of tensor data in bytes where ``general.alignment`` says nothing else."""
+
+
+class ValueType(IntEnum):
+    """Types of metadata values by their number in the file."""
+
+    UINT8 = 0
+    INT8 = 1
+    UINT16 = 2
+    INT16 = 3
+    UINT32 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    BOOL = 7
+    STRING = 8
+    ARRAY = 9
+    UINT64 = 10
+    INT64 = 11
+    FLOAT64 = 12
 
 
 class GGMLType(IntEnum):
