@@ -54,9 +54,19 @@ async def ensure_schema(engine: AsyncEngine, scripts: Path, *, upgrade: bool) ->
 
 
 async def migrate(engine: AsyncEngine, scripts: Path, target: str) -> None:
-    """Go to ``target``: a revision, ``head`` or ``base``; up or down as needed."""
-    async with engine.connect() as connection:
-        await connection.run_sync(_run_alembic, scripts, target)
+    """Go to ``target``: a revision, ``head`` or ``base``; up or down as needed.
+
+    Raises
+    ------
+    StorageError
+        There is no such revision, or the database cannot be reached or changed.
+
+    """
+    try:
+        async with engine.connect() as connection:
+            await connection.run_sync(_run_alembic, scripts, target)
+    except (SQLAlchemyError, OSError) as error:
+        raise StorageError(f"the database cannot be migrated: {_first_line(error)}") from error
 
 
 def _read_revision(connection: Connection) -> str | None:

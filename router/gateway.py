@@ -1,0 +1,119 @@
+"""The page: a request from its arrival to its record, in reading order.
+
+    canonical request → features → health snapshot → decision → dispatch → record
+
+Knows no HTTP, no SQL and no vendor. A surface parses what came in, enters :meth:`Gateway.answer`, relays
+the events, and leaves; how it leaves is what is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+
+from router.catalog.catalog import Catalog
+from router.chat.features import read_features
+from router.chat.types import ChatRequest
+from router.clock import Clock
+from router.dispatch.answer import Answer
+from router.dispatch.dispatcher import Dispatcher
+from router.errors import ClientDisconnected, GatewayError, InternalError
+from router.health.jitter import Randomness
+from router.health.snapshot import HealthSnapshot
+from router.health.tracker import HealthTracker
+from router.providers.base import ProviderStatus
+from router.recording.recorder import Recorder
+from router.routing.candidate import RoutingDecision
+from router.routing.decide import decide
+from router.routing.resolve import resolve
+from router.story import Story
+
+__all__ = ["Gateway"]
+
+
+class Gateway:
+    """Serves canonical requests. Built once by the application, with everything it needs."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        tracker: HealthTracker,
+        statuses: Callable[[], Mapping[str, ProviderStatus]],
+        dispatcher: Dispatcher,
+        recorder: Recorder,
+        clock: Clock,
+        rng: Randomness,
+    ) -> None:
+        self.catalog = catalog
+        self._tracker = tracker
+        self._statuses = statuses
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._clock = clock
+        self._rng = rng
+        self._log = structlog.get_logger("gateway")
+
+    def arrived(self, request_id: str, surface: str) -> Story:
+        """Note that a request has come in now, at that surface."""
+        return Story(request_id, surface, self._clock.wall(), self._clock.monotonic())
+
+    def snapshot(self) -> HealthSnapshot:
+        """Return everybody's health now."""
+        return self._tracker.snapshot(self._clock.wall(), self._statuses())
+
+    def decide(self, request: ChatRequest) -> RoutingDecision:
+        """Decide who may serve ``request``; asks nobody, so that it also explains.
+
+        Raises
+        ------
+        UnknownModel
+            Nothing has the name that the request asks for.
+
+        """
+        entrypoint = resolve(request.model, self.catalog)
+        features = read_features(request)
+        health = self.snapshot()
+        return decide(features, entrypoint, self.catalog, health, now=health.taken_at, rng=self._rng)
+
+    @asynccontextmanager
+    async def answer(self, story: Story, request: ChatRequest) -> AsyncIterator[Answer]:
+        """Have ``request`` served; enters once a candidate has said its first word.
+
+        Raises
+        ------
+        UnknownModel, Exhausted
+            Before that: nobody has answered, and nobody will.
+        StreamInterrupted
+            From the answer's events: it broke off after its first word.
+        InternalError
+            A defect of ours; the log has it.
+
+        """
+        story.request = request
+        try:
+            story.decision = self.decide(request)
+            story.dispatch = self._dispatcher.open(request, story.decision)
+            async with story.dispatch as story.answer:
+                story.first_event_at = self._clock.monotonic()
+                yield story.answer
+        except (asyncio.CancelledError, GeneratorExit):
+            story.error = ClientDisconnected("the client left, or the gateway is stopping")
+            raise
+        except GatewayError as error:
+            story.error = error
+            raise
+        except Exception as error:
+            self._log.exception("a request met a defect", request_id=story.request_id)
+            story.error = InternalError("an internal error; the gateway's log has it under this request's id")
+            raise story.error from error
+        finally:
+            self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
+
+    def refuse(self, story: Story, error: GatewayError) -> None:
+        """Record a request that could not even be read."""
+        story.error = error
+        self._recorder.put(story.record(self.catalog, self._clock.monotonic()))

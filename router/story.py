@@ -1,0 +1,79 @@
+"""What is known of one request so far, from its arrival on; at the end it folds into the record.
+
+The gateway writes it, the surface reads from it what the answer's headers say. Knows no HTTP and no SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router.catalog.catalog import Catalog
+from router.catalog.pricing import cost_micros
+from router.chat.types import ChatRequest, Usage
+from router.dispatch.answer import Answer
+from router.dispatch.dispatcher import Dispatch
+from router.errors import GatewayError, StreamInterrupted
+from router.recording.records import RequestRecord
+from router.routing.candidate import RoutingDecision
+
+__all__ = ["Story"]
+
+
+@dataclass(slots=True)
+class Story:
+    """One request. ``received_at`` is wall-clock, ``started`` and ``first_event_at`` monotonic seconds."""
+
+    request_id: str
+    surface: str
+    received_at: float
+    started: float
+    request: ChatRequest | None = None
+    decision: RoutingDecision | None = None
+    dispatch: Dispatch | None = None
+    answer: Answer | None = None
+    first_event_at: float | None = None
+    error: GatewayError | None = None
+
+    @property
+    def candidate(self) -> str | None:
+        """Who answers; ``None`` as long as nobody does."""
+        return self.answer.deployment_id if self.answer else None
+
+    @property
+    def attempts_made(self) -> int:
+        """How many tries it took so far, the one that runs included."""
+        ended = self.dispatch.attempts if self.dispatch else ()
+        runs = self.answer is not None and not any(attempt.committed for attempt in ended)
+        return len(ended) + runs
+
+    def record(self, catalog: Catalog, now: float) -> RequestRecord:
+        """Fold into the record; ``now`` on the monotonic clock."""
+        usage = self.answer.usage if self.answer else None
+        return RequestRecord(
+            request_id=self.request_id,
+            received_at=self.received_at,
+            surface=self.surface,
+            requested_model=self.request.model if self.request else "",
+            stream=self.request.stream if self.request else False,
+            status=self._status(),
+            error_code=self.error.envelope_code if self.error else None,
+            deployment_id=self.candidate,
+            attempts=self.dispatch.attempts if self.dispatch else (),
+            decision=self.decision,
+            usage=usage,
+            cost_micros=self._cost(usage, catalog),
+            ttft_s=self.first_event_at - self.started if self.first_event_at is not None else None,
+            duration_s=now - self.started,
+            catalog_version=catalog.version,
+        )
+
+    def _cost(self, usage: Usage | None, catalog: Catalog) -> int | None:
+        deployment = catalog.deployments.get(self.candidate) if self.candidate else None
+        return cost_micros(usage, deployment.price) if usage and deployment else None
+
+    def _status(self) -> int:
+        """Return the status that the client saw: a stream had its 200 before it broke off."""
+        if self.error is None:
+            return 200
+        streamed = self.request is not None and self.request.stream
+        return 200 if streamed and isinstance(self.error, StreamInterrupted) else self.error.http_status
