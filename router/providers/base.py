@@ -39,12 +39,18 @@ class Provider(Protocol):
     """A way to have a request served."""
 
     def stream(
-        self, request: ChatRequest, deployment: Deployment, deadlines: AttemptDeadlines
+        self,
+        request: ChatRequest,
+        deployment: Deployment,
+        deadlines: AttemptDeadlines,
+        *,
+        key_label: str | None = None,
     ) -> AsyncIterator[ChatEvent]:
         """Serve ``request``: events until a complete answer.
 
-        Closing the iterator closes the upstream connection. Always streams upstream, also where the
-        client did not ask for a stream: a non-streamed answer is a folded stream.
+        Closing the iterator (``aclose``) closes the upstream connection. Always streams upstream, also
+        where the client did not ask for a stream: a non-streamed answer is a folded stream. ``key_label``
+        chooses among the provider's keys; without it the first one is used.
 
         Raises
         ------

@@ -1,0 +1,237 @@
+"""Acts on a routing decision: asks one candidate after the other until one begins to answer.
+
+Before the commit boundary (the first semantic event, or a complete answer) every failure goes on to the next
+candidate at once; after it nobody else is asked. The one place that tells the health tracker what happened.
+Knows attempts and deadlines; not scores, wires, records or clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Final
+
+import structlog
+
+from router.catalog.catalog import Catalog
+from router.chat.types import ChatEvent, ChatRequest
+from router.clock import Clock
+from router.dispatch.answer import Answer
+from router.dispatch.attempt import Attempt
+from router.dispatch.deadlines import attempt_deadlines
+from router.dispatch.running_attempt import RunningAttempt
+from router.dispatch.walk import Walk
+from router.errors import Exhausted, StreamInterrupted, UpstreamError
+from router.health.classify import classify
+from router.health.outcome import Outcome, OutcomeKind, Scope
+from router.health.tracker import HealthTracker, Permit
+from router.providers.base import Provider
+from router.routing.candidate import Candidate, RoutingDecision
+from router.routing.exhaustion import exhausted
+
+__all__ = ["Dispatch", "Dispatcher"]
+
+_log = structlog.get_logger(__name__)
+
+_DEFECT: Final = Outcome(OutcomeKind.GATEWAY_DEFECT, Scope.NONE, "a defect of the gateway's own, see its log")
+_KEY_SCOPES: Final = frozenset({Scope.KEY, Scope.KEY_MODEL})
+
+
+class Dispatcher:
+    """Holds what every dispatch needs. One for each catalog; the tracker and the providers may outlive it.
+
+    The rotation of a provider's keys is the tracker's: a permit names the key to use.
+    """
+
+    def __init__(
+        self, catalog: Catalog, providers: Mapping[str, Provider], *, tracker: HealthTracker, clock: Clock
+    ) -> None:
+        self.catalog = catalog
+        self.providers = providers
+        self.tracker = tracker
+        self.clock = clock
+
+    def open(self, request: ChatRequest, decision: RoutingDecision) -> Dispatch:
+        """Return the dispatch of one request, to be entered with ``async with``."""
+        return Dispatch(self, request, decision)
+
+
+class Dispatch:
+    """One request's way through its candidates: an asynchronous context manager, entered once.
+
+    Entering returns the :class:`~router.dispatch.answer.Answer` at the commit boundary, and raises
+    :class:`~router.errors.Exhausted` where nobody could serve. Leaving it, however that comes about, closes
+    the upstream at once and gives the permit back. :attr:`attempts` can be read at any time, so also after
+    ``Exhausted`` or a cancellation.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, request: ChatRequest, decision: RoutingDecision) -> None:
+        self._catalog = dispatcher.catalog
+        self._providers = dispatcher.providers
+        self._tracker = dispatcher.tracker
+        self._clock = dispatcher.clock
+        self._request = request
+        self._decision = decision
+        self._walk = Walk(decision, dispatcher.catalog)
+        self._attempts: list[Attempt] = []
+        self._running: RunningAttempt | None = None
+        self._began = 0.0
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that have ended, in order."""
+        return tuple(self._attempts)
+
+    async def __aenter__(self) -> Answer:
+        self._began = self._clock.monotonic()
+        while (candidate := self._walk.next_candidate()) is not None:
+            running = await self._ask(candidate)
+            if running is not None:
+                return Answer(running, self._next_event, lambda: self.attempts)
+        raise self._exhausted()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    async def _ask(self, candidate: Candidate) -> RunningAttempt | None:
+        """Ask one candidate, with one key after the other; ``None`` where it gave no answer."""
+        key_ids: set[str] = set()
+        while self._walk.may_attempt and (permit := self._acquire(candidate)) is not None:
+            if permit.key_id in key_ids:
+                self._tracker.release(permit)
+                return None
+            key_ids.add(permit.key_id)
+            outcome = await self._attempt(candidate, permit)
+            if outcome is None:
+                return self._running
+            self._walk.note(candidate, outcome)
+            if outcome.scope not in _KEY_SCOPES:
+                return None
+        return None
+
+    async def _attempt(self, candidate: Candidate, permit: Permit) -> Outcome | None:
+        """Make one attempt; ``None`` where it reached the commit boundary and is now the running one."""
+        running = RunningAttempt(
+            len(self._attempts) + 1,
+            candidate.deployment_id,
+            lambda: self._stream(candidate, permit),
+            permit,
+            tracker=self._tracker,
+            clock=self._clock,
+        )
+        self._running = running
+        try:
+            await running.until_commit()
+        except Exception as error:  # noqa: BLE001 - whatever an adapter raises, the next candidate is asked
+            return await self._failed(running, error)
+        except BaseException:
+            # Entering failed, so nobody will call __aexit__.
+            await self._leave()
+            raise
+        self._note_end(running)
+        return None
+
+    def _stream(self, candidate: Candidate, permit: Permit) -> AsyncIterator[ChatEvent]:
+        deployment = self._catalog.deployments[candidate.deployment_id]
+        provider = self._providers[deployment.provider]
+        used = self._clock.monotonic() - self._began
+        deadlines = attempt_deadlines(
+            self._catalog.limits,
+            self._decision.features,
+            deployment,
+            is_local=self._catalog.providers[deployment.provider].local,
+            expected_wait_s=provider.status().expected_wait_s,
+            remaining_s=self._catalog.limits.total_timeout_s - used,
+        )
+        request = self._request
+        if candidate.output_limit is not None:
+            request = replace(request, max_output_tokens=candidate.output_limit)
+        return provider.stream(request, deployment, deadlines, key_label=permit.key_id or None)
+
+    async def _next_event(self) -> ChatEvent | None:
+        running = self._running
+        if running is None:
+            return None
+        try:
+            event = await running.next()
+        except Exception as error:
+            outcome = await self._failed(running, error)
+            said = outcome.detail or outcome.kind.value
+            raise StreamInterrupted(
+                f"{running.deployment_id} failed within its answer: {said}",
+                retry_after_s=error.retry_after_s if isinstance(error, UpstreamError) else None,
+            ) from error
+        if event is None:
+            self._note_end(running)
+        return event
+
+    async def _failed(self, running: RunningAttempt, error: Exception) -> Outcome:
+        attempt = running.fail(self._outcome_of(error, running.deployment_id))
+        self._note_end(running)
+        await running.close()
+        _log.info(
+            "attempt.failed",
+            deployment=attempt.deployment_id,
+            number=attempt.number,
+            committed=attempt.committed,
+            kind=attempt.outcome.kind.value,
+            scope=attempt.outcome.scope.value,
+            detail=attempt.outcome.detail,
+        )
+        return attempt.outcome
+
+    async def _leave(self) -> None:
+        """Give back whatever is still held."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.abandon()
+            self._note_end(running)
+            await running.close()
+
+    def _note_end(self, running: RunningAttempt) -> None:
+        ended = running.finished
+        if ended is not None and ended not in self._attempts[-1:]:
+            self._attempts.append(ended)
+
+    def _acquire(self, candidate: Candidate) -> Permit | None:
+        try:
+            return self._tracker.acquire(
+                candidate.deployment_id,
+                self._clock.wall(),
+                prompt_tokens=self._prompt_tokens(candidate),
+                last_resort=candidate.last_resort,
+            )
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the request
+            _log.exception("health.acquire_failed", deployment=candidate.deployment_id)
+            return None
+
+    def _prompt_tokens(self, candidate: Candidate) -> int:
+        deployment = self._catalog.deployments[candidate.deployment_id]
+        return self._decision.features.prompt_tokens(deployment.tokens_per_character)
+
+    def _outcome_of(self, error: Exception, deployment_id: str) -> Outcome:
+        if not isinstance(error, UpstreamError):
+            _log.error("provider.defect", deployment=deployment_id, exc_info=error)
+            return _DEFECT
+        try:
+            return classify(error, now=self._clock.wall())
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the request
+            _log.exception("health.classify_failed", deployment=deployment_id)
+            return _DEFECT
+
+    def _exhausted(self) -> Exhausted:
+        try:
+            return exhausted(self._decision, self._attempts, self._clock.wall())
+        except Exception:  # noqa: BLE001 - the client gets an honest error all the same
+            _log.exception("routing.exhausted_failed")
+            return Exhausted(
+                "no candidate could serve the request",
+                exhausted_status=503,
+                exhausted_code="all_unavailable",
+                trail=tuple(
+                    f"{attempt.deployment_id}: {attempt.outcome.kind.value}" for attempt in self._attempts
+                ),
+            )
