@@ -8,6 +8,9 @@
     ├── InvalidRequest          the request cannot be served as written
     │   └── ContextOverflow     prompt with wanted output longer than the context
     ├── Overloaded              the queue is full; retry_after_s says when to come back
+    ├── Loading                 the model is not loaded yet; retry_after_s is an estimate
+    ├── LoadFailed              the model could not be loaded; it will not come by waiting
+    ├── Unauthorised            the bearer token is missing or wrong
     ├── Cancelled               the client left or the engine stops
     └── NativeUnavailable       the compiled module is missing or does not fit this machine
 
@@ -24,8 +27,11 @@ __all__ = [
     "ContextOverflow",
     "EngineError",
     "InvalidRequest",
+    "LoadFailed",
+    "Loading",
     "NativeUnavailable",
     "Overloaded",
+    "Unauthorised",
     "UnsupportedModel",
 ]
 
@@ -90,6 +96,32 @@ class Overloaded(EngineError):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class Loading(EngineError):
+    """The model is not loaded yet."""
+
+    status = 503
+    code = "loading"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class LoadFailed(EngineError):
+    """The model could not be loaded; waiting will not help."""
+
+    status = 503
+    code = "load_failed"
+
+
+class Unauthorised(EngineError):
+    """The bearer token is missing or wrong."""
+
+    status = 401
+    code = "invalid_api_key"
+    type = "authentication_error"
 
 
 class Cancelled(EngineError):

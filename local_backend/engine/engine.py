@@ -21,13 +21,13 @@ from local_backend.errors import Cancelled, EngineError
 from local_backend.kernels.base import FloatArray
 from local_backend.kv_cache.sequence_cache import CacheError, SequenceCache
 
-__all__ = ["Engine", "Vocabulary"]
+__all__ = ["Engine", "TokenTable"]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class TokenTable:
     """What the engine must know of tokens: how many, their bytes, and which of them end an answer."""
 
     size: int
@@ -41,14 +41,14 @@ class Engine:
     def __init__(
         self,
         context: ForwardContext,
-        vocabulary: Vocabulary,
+        tokens: TokenTable,
         cache: SequenceCache,
         *,
         prefill_chunk: int,
         clock: Callable[[], float],
     ) -> None:
         self._context = context
-        self._vocabulary = vocabulary
+        self._tokens = tokens
         self._cache = cache
         self._prefill_chunk = prefill_chunk
         self._clock = clock
@@ -74,7 +74,7 @@ class Engine:
 
     def submit(self, request: GenerationRequest) -> None:
         """Queue a request. Raises ``InvalidRequest`` or ``ContextOverflow`` and queues nothing."""
-        validate(request, self._vocabulary.size, self._cache.capacity)
+        validate(request, self._tokens.size, self._cache.capacity)
         self._waiting.append(Sequence(request, self._clock()))
 
     def cancel(self, request_id: str) -> list[Event]:
@@ -107,9 +107,14 @@ class Engine:
         """Stop the kernels' workers."""
         self._context.kernels.close()
 
-    def check_integrity(self) -> None:
+    def forget(self) -> None:
+        """Empty the cache, so that the next request computes all of its prompt. Only while idle."""
+        if self.idle:
+            self._cache.truncate(0)
+
+    def check_integrity(self, *, rows: bool = True) -> None:
         """Raise ``CacheError`` when the cache's books and the running sequence do not agree."""
-        self._cache.check_integrity()
+        self._cache.check_integrity(rows=rows)
         running = self._running
         if running is None:
             return
@@ -165,10 +170,10 @@ class Engine:
     def _emit(self, sequence: Sequence, choice: Choice) -> list[Event]:
         request = sequence.request
         sequence.accept(choice)
-        if choice.token in self._vocabulary.end_tokens and not request.ignore_end:
+        if choice.token in self._tokens.end_tokens and not request.ignore_end:
             written = Written(request.request_id, choice, "", is_end=True)
             return [written, self._finish(sequence, FinishReason.STOP)]
-        text = sequence.text.push(self._vocabulary.token_bytes(choice.token))
+        text = sequence.text.push(self._tokens.token_bytes(choice.token))
         written = Written(request.request_id, choice, text)
         if sequence.text.stopped:
             return [written, self._finish(sequence, FinishReason.STOP)]

@@ -191,8 +191,10 @@ class ReferenceLayer:
         gating = self._optional(TensorRole.SHARED_GATING)  # [E]
         if gating is None:
             return output
-        share = 0.5 * (1.0 + np.tanh(0.5 * (x @ gating.reshape(-1, 1))))  # [T, 1]
-        return output * share
+        logits: FloatArray = x @ gating.reshape(-1, 1)  # [T, 1]
+        share = (0.5 * (1.0 + np.tanh(0.5 * logits))).astype(np.float32)  # [T, 1]
+        weighted: FloatArray = output * share  # [T, E]
+        return weighted
 
     def _project(self, x: FloatArray, role: TensorRole, bias_role: TensorRole) -> FloatArray:
         product: FloatArray = x @ self._matrix(role).T

@@ -46,9 +46,9 @@ def activate(gated: FloatArray, linear: FloatArray, activation: Activation) -> F
         widened = np.clip(linear, -_OAI_LIMIT, _OAI_LIMIT)
         return clamped * _sigmoid(_OAI_ALPHA * clamped) * (widened + np.float32(1.0))
     if activation is Activation.GELU:
-        cubic = np.float32(0.7978845608) * gated * (np.float32(1.0) + np.float32(0.044715) * gated * gated)
-        half: FloatArray = np.float32(0.5) * gated * (np.float32(1.0) + np.tanh(cubic))
-        return half * linear
+        cubic = 0.7978845608 * gated * (1.0 + 0.044715 * gated * gated)  # [T, F]
+        half = 0.5 * gated * (1.0 + np.tanh(cubic))  # [T, F]
+        return (half * linear).astype(np.float32, copy=False)
     return gated * _sigmoid(gated) * linear
 
 

@@ -1,1 +1,3 @@
-"""The engine over HTTP, in the OpenAI wire."""
+"""The engine over HTTP, in the OpenAI wire. Knows events and bodies; not layers, caches or files."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""How fast a model runs here. Knows the engine; not HTTP."""
+
+__all__: list[str] = []
