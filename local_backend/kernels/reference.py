@@ -17,6 +17,7 @@ from local_backend.layers.attention import attend
 from local_backend.layers.gating import select_experts
 from local_backend.layers.mlp import FeedForwardMatrices, feed_forward
 from local_backend.layers.moe import mix_experts
+from local_backend.layers.projection import project
 from local_backend.layers.rms_norm import rms_norm
 from local_backend.layers.rope import rotary_table, rotate
 from local_backend.model.specification import (
@@ -72,8 +73,7 @@ class ReferenceKernels:
     def logits(self, hidden: FloatArray, norm: Weight, head: Weight, epsilon: float) -> FloatArray:
         """Apply the final RMSNorm and the output head: hidden [T, E] → logits [T, V]."""
         normalised = rms_norm(hidden, self._matrices.matrix(norm), epsilon)  # [T, E]
-        product: FloatArray = normalised @ self._matrices.matrix(head).T  # [T, V]
-        return product
+        return project(normalised, self._matrices.matrix(head))  # [T, V]
 
     def close(self) -> None:
         """Forget the kept matrices."""
@@ -150,7 +150,7 @@ class ReferenceLayer:
         return self._experts(x, wanted)
 
     def _experts(self, x: FloatArray, wanted: MixtureOfExperts) -> FloatArray:
-        logits: FloatArray = x @ self._matrix(TensorRole.GATING).T  # [T, N]
+        logits = project(x, self._matrix(TensorRole.GATING))  # [T, N]
         bias = self._optional(TensorRole.GATING_BIAS)  # [N]
         # Sigmoid gating carries a bias that only moves the choice; elsewhere it belongs to the logits.
         moves_choice_only = wanted.gating is GatingFunction.SIGMOID
@@ -197,9 +197,7 @@ class ReferenceLayer:
         return weighted
 
     def _project(self, x: FloatArray, role: TensorRole, bias_role: TensorRole) -> FloatArray:
-        product: FloatArray = x @ self._matrix(role).T
-        bias = self._optional(bias_role)
-        return product if bias is None else product + bias
+        return project(x, self._matrix(role), self._optional(bias_role))
 
     def _norm(self, x: FloatArray, role: TensorRole) -> FloatArray:
         return rms_norm(x, self._matrix(role), self._specification.norm_epsilon)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from local_backend.layers.array_types import FloatArray
+from local_backend.layers.projection import project
 from local_backend.model.specification import Activation
 
 __all__ = ["FeedForwardMatrices", "activate", "feed_forward"]
@@ -33,10 +34,10 @@ class FeedForwardMatrices:
 
 def feed_forward(x: FloatArray, matrices: FeedForwardMatrices, activation: Activation) -> FloatArray:
     """Run x [T, E] through one gated feed-forward → [T, E]."""
-    gated = _project(x, matrices.gate_proj, matrices.gate_bias)  # [T, F]
-    linear = _project(x, matrices.up_proj, matrices.up_bias)  # [T, F]
+    gated = project(x, matrices.gate_proj, matrices.gate_bias)  # [T, F]
+    linear = project(x, matrices.up_proj, matrices.up_bias)  # [T, F]
     inner = activate(gated, linear, activation)  # [T, F]
-    return _project(inner, matrices.down_proj, matrices.down_bias)  # [T, E]
+    return project(inner, matrices.down_proj, matrices.down_bias)  # [T, E]
 
 
 def activate(gated: FloatArray, linear: FloatArray, activation: Activation) -> FloatArray:
@@ -56,8 +57,3 @@ def _sigmoid(x: FloatArray) -> FloatArray:
     # tanh saturates where exp would overflow.
     squashed: FloatArray = np.float32(0.5) * (np.float32(1.0) + np.tanh(np.float32(0.5) * x))
     return squashed
-
-
-def _project(x: FloatArray, matrix: FloatArray, bias: FloatArray | None) -> FloatArray:
-    product: FloatArray = x @ matrix.T
-    return product if bias is None else product + bias
