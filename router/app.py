@@ -1,32 +1,35 @@
-"""The composition root: settings and catalog in, a running gateway out. The only file that knows every package.
+"""The composition root: settings and catalog in, a running gateway out. Only this file knows every package.
 
-Objects are built here once and handed down; nothing is found through globals. Knows no routes' contents
-and no routing: it only puts together.
+Objects are built here once and handed down; nothing is found through globals. Knows no route and no
+routing: it only puts together, starts and stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import httpx
 import structlog
-from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from router import __version__
 from router.api.application import build_api
+from router.api.health import build_health_routes
 from router.catalog.catalog import Catalog
 from router.clock import Clock, SystemClock
 from router.dispatch.dispatcher import Dispatcher
 from router.errors import StorageError
 from router.gateway import Gateway
+from router.health.state import health_state_from_json, health_state_to_json
 from router.health.tracker import HealthTracker
-from router.providers.registry import ProviderRegistry
+from router.providers.base import Provider, ProviderStatus
+from router.providers.local_engine import LocalEngineProvider
+from router.providers.registry import ProviderSurroundings, build_providers
 from router.recording.metrics import Metrics
 from router.recording.recorder import Recorder
-from router.settings import Settings, installed_path
+from router.settings import Secret, Settings, installed_path
 from router.storage.database import Database
 
 __all__ = ["Roundhouse", "build_roundhouse"]
@@ -42,57 +45,68 @@ class Roundhouse:
 
     def __init__(
         self,
-        *,
+        settings: Settings,
         catalog: Catalog,
+        providers: Mapping[str, Provider],
+        *,
+        key_labels: Container[str],
         clock: Clock,
-        tracker: HealthTracker,
-        providers: ProviderRegistry,
-        dispatcher: Dispatcher,
-        database: Database,
         rng: random.Random,
     ) -> None:
-        self.clock = clock
-        self.tracker = tracker
+        self._settings = settings
+        self._clock = clock
         self.providers = providers
-        self.database = database
-        self.metrics = Metrics(
-            catalog.entrypoints,
-            catalog.deployments,
-            snapshot=lambda: self.gateway.snapshot(),
-            recorder=lambda: self.recorder.status(),
+        self._accepting = False
+        self._log = structlog.get_logger("gateway")
+        self.database = Database(
+            settings.database_url, installed_path("migrations"), migrate_itself=settings.database_is_embedded
         )
-        self.recorder = Recorder(database.append, observers=(self.metrics.observe,))
+        self.tracker = HealthTracker(catalog, rng=rng)
+        for name, entry in catalog.providers.items():
+            labels = [label for label in entry.key_env if label in key_labels]
+            if labels:
+                self.tracker.configure_keys(name, labels)
+        self.metrics = Metrics(catalog.entrypoints, catalog.deployments)
+        self.recorder = Recorder(self.database.append, observers=(self.metrics.observe,))
         self.gateway = Gateway(
             catalog=catalog,
-            tracker=tracker,
-            statuses=providers.statuses,
-            dispatcher=dispatcher,
+            tracker=self.tracker,
+            statuses=self.statuses,
+            dispatcher=Dispatcher(catalog, providers, tracker=self.tracker, clock=clock),
             recorder=self.recorder,
             clock=clock,
             rng=rng,
         )
-        self._accepting = False
-        self._log = structlog.get_logger("gateway")
-        self.asgi: ASGIApp = lambda _scope, _receive, _send: asyncio.sleep(0)
+        self.asgi: ASGIApp = build_api(
+            gateway=self.gateway,
+            health_routes=build_health_routes(
+                gateway=self.gateway,
+                tracker=self.tracker,
+                statuses=self.statuses,
+                recorder=self.recorder,
+                metrics=self.metrics,
+                clock=clock,
+                is_ready=lambda: self._accepting,
+            ),
+            clock=clock,
+            running=self.running,
+            api_key=settings.api_key.reveal() if settings.api_key else "",
+            cors_origins=settings.cors_origins,
+        )
 
-    @property
-    def accepting(self) -> bool:
-        """Whether requests are taken: from the start until the stop begins."""
-        return self._accepting
+    def statuses(self) -> Mapping[str, ProviderStatus]:
+        """Return what each provider says of itself now, by name."""
+        return {name: provider.status() for name, provider in self.providers.items()}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run everything that runs beside the requests; stop it in order at the end."""
+        for name in self._settings.unknown_names:
+            self._log.warning("there is no such setting; is it misspelt?", variable=name)
         await self._open_database()
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(self.recorder.run())
-            beside = [
-                tasks.create_task(self._guarded("the health state's saving", self._save_periodically())),
-                *(
-                    tasks.create_task(self._guarded(f"provider {name}", work))
-                    for name, work in self.providers.background()
-                ),
-            ]
+            beside = [tasks.create_task(work) for work in self._beside()]
             self._accepting = True
             try:
                 yield
@@ -101,25 +115,41 @@ class Roundhouse:
                 for task in beside:
                     task.cancel()
                 self.recorder.close()
-                await asyncio.wait({recording}, timeout=_DRAIN_S)
+                await asyncio.wait([recording], timeout=_DRAIN_S)
                 recording.cancel()
-                await self._save_health()
-        await self.providers.aclose()
+        await self._save_health()
+        for provider in self.providers.values():
+            await provider.aclose()
         await self.database.aclose()
+
+    def _beside(self) -> Iterator[Coroutine[object, object, None]]:
+        yield self._guarded("saving the health state", self._save_periodically())
+        if self._settings.start_engine:
+            for name, provider in self.providers.items():
+                if isinstance(provider, LocalEngineProvider):
+                    yield self._guarded(f"the engine of provider {name}", provider.run())
+
+    async def _guarded(self, what: str, work: Coroutine[object, object, None]) -> None:
+        """Keep a defect beside the requests from taking them down with it."""
+        try:
+            await work
+        except Exception:  # noqa: BLE001 - whatever it was, requests go on and the log has it
+            self._log.exception("something beside the requests has ended", what=what)
 
     async def _open_database(self) -> None:
         try:
             async with asyncio.timeout(_DATABASE_PATIENCE_S):
                 await self.database.prepare()
-                state = await self.database.load_health()
-                if state is not None:
-                    self.tracker.restore(state, self.clock.wall())
-        except (StorageError, TimeoutError, ValueError) as error:
+                saved = await self.database.load_health()
+        except (StorageError, TimeoutError) as error:
             self._log.warning(
                 "the database is not usable; requests go on, recording is degraded",
                 database=self.database.shown_url,
                 reason=str(error) or "it does not answer",
             )
+            return
+        if saved is not None:
+            self.tracker.restore(health_state_from_json(dict(saved)), self._clock.wall())
 
     async def _save_periodically(self) -> None:
         while True:
@@ -127,29 +157,42 @@ class Roundhouse:
             await self._save_health()
 
     async def _save_health(self) -> None:
+        state = health_state_to_json(self.tracker.export())
         try:
             async with asyncio.timeout(_DATABASE_PATIENCE_S):
-                await self.database.save_health(self.tracker.export(), self.clock.wall())
+                await self.database.save_health(state, self._clock.wall())
         except (StorageError, TimeoutError) as error:
-            self._log.warning("the health state was not saved", reason=str(error))
-
-    async def _guarded(self, what: str, work: Coroutine[object, object, None]) -> None:
-        """Keep a defect beside the requests from taking them down with it."""
-        try:
-            await work
-        except Exception:
-            self._log.exception("a task beside the requests ended", task=what)
+            self._log.warning("the health state was not saved", reason=str(error) or "the database is slow")
 
 
 def build_roundhouse(
     settings: Settings,
     catalog: Catalog,
     *,
-    keys: Mapping[str, str],
+    keys: Mapping[str, Secret],
+    child_environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     seed: int | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> Roundhouse:
-    """Build a gateway. ``keys`` are provider keys by the names in ``providers.yaml``."""
+    """Build a gateway; starts nothing. ``keys`` are the providers', by the names in ``providers.yaml``.
+
+    ``transport`` replaces the network, ``seed`` makes tie-breaks and jitter repeatable.
+
+    Raises
+    ------
+    ConfigurationError
+        A provider cannot be built as the catalog wants it.
+
+    """
     clock = clock or SystemClock()
+    surroundings = ProviderSurroundings(
+        clock=clock,
+        base_directory=settings.config_path.absolute().parent,
+        secrets={name: key.reveal() for name, key in keys.items()},
+        child_environment=child_environment or {},
+        transport=transport,
+    )
+    providers = build_providers(catalog, surroundings)
     rng = random.Random(seed)  # noqa: S311 - breaks ties, guards nothing
-    raise NotImplementedError
+    return Roundhouse(settings, catalog, providers, key_labels=keys, clock=clock, rng=rng)

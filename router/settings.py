@@ -26,6 +26,8 @@ __all__ = [
     "find_configuration",
     "installed_path",
     "is_loopback",
+    "read_child_environment",
+    "read_gateway_key",
     "read_provider_keys",
     "read_settings",
 ]
@@ -158,7 +160,6 @@ def read_settings(
     database_url = (
         source.text("database_url") or f"sqlite+aiosqlite:///{data_dir.absolute() / 'roundhouse.sqlite3'}"
     )
-    key = source.environment.get(_PREFIX + "API_KEY", "").strip()
     origins = source.environment.get(_PREFIX + "CORS_ORIGINS", "")
     return Settings(
         config_path=config_path,
@@ -170,7 +171,7 @@ def read_settings(
         log_level=LogLevel(source.choice("log_level", LogLevel, LogLevel.INFO)),
         start_engine=not source.flag("no_engine"),
         allow_open=source.flag("allow_open"),
-        api_key=Secret(key) if key else None,
+        api_key=read_gateway_key(source.environment),
         cors_origins=tuple(origin.strip() for origin in origins.split(",") if origin.strip()),
         unknown_names=tuple(
             sorted(name for name in source.environment if name.startswith(_PREFIX) and name not in _KNOWN)
@@ -185,6 +186,27 @@ def read_provider_keys(
     source = os.environ if environment is None else environment
     values = {name: source.get(name, "").strip() for name in names}
     return MappingProxyType({name: Secret(value) for name, value in values.items() if value})
+
+
+def read_gateway_key(environment: Mapping[str, str] | None = None) -> Secret | None:
+    """Read the key that clients of the gateway send, where one is set."""
+    key = (os.environ if environment is None else environment).get(_PREFIX + "API_KEY", "").strip()
+    return Secret(key) if key else None
+
+
+def read_child_environment(
+    secret_names: Iterable[str], environment: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
+    """Return what a started engine gets: everything but the provider keys and what is meant for us."""
+    source = os.environ if environment is None else environment
+    kept_out = set(secret_names)
+    return MappingProxyType(
+        {
+            name: value
+            for name, value in source.items()
+            if name not in kept_out and not name.startswith(_PREFIX)
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

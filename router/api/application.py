@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from router import __version__
 from router.api.chat_completions import ChatCompletions
 from router.api.error_response import error_body, plain_error_body, retry_headers
-from router.api.explain import build_explain_routes
+from router.api.explain import Explain
 from router.api.middleware import Edge, request_id_of
 from router.api.models import build_models_routes
 from router.api.root import build_root_routes
@@ -52,9 +52,9 @@ def build_api(
     app = FastAPI(title="Roundhouse", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     # The path of every token comes first, and without the framework's request parsing.
     chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"], name="chat_completions")
-    app.router.routes.insert(0, chat)
+    explain = Route("/admin/explain", Explain(gateway), methods=["POST"], name="explain")
+    app.router.routes[:0] = [chat, explain]
     app.include_router(build_models_routes(gateway))
-    app.include_router(build_explain_routes(gateway))
     app.include_router(health_routes)
     app.include_router(build_root_routes(gateway))
     _add_error_handlers(app)

@@ -1,6 +1,7 @@
 """``POST /admin/explain``: where a request would go and why, with every term; nothing is sent anywhere.
 
-Takes the body that ``/v1/chat/completions`` takes. Knows the decision's shape; not how it is made.
+Takes the body that ``/v1/chat/completions`` takes; answers JSON, or a table where ``Accept`` asks for
+``text/plain``. Knows the decision's shape; not how it is made.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 
 from router.api.error_response import send_error
 from router.api.middleware import request_id_of
-from router.api.reply import read_body, send_json
+from router.api.reply import read_body, request_header, send_json, send_reply
 from router.chat.openai_wire import read_chat_request
 from router.errors import ClientDisconnected, GatewayError
 from router.gateway import Gateway
-from router.routing.explanation import explain
+from router.routing.explanation import explain, explanation_table
 
 __all__ = ["Explain"]
 
@@ -34,5 +35,9 @@ class Explain:
             return
         except GatewayError as error:
             await send_error(send, error, request_id_of(scope))
+            return
+        if "text/plain" in (request_header(scope, b"accept") or ""):
+            table = explanation_table(decision).encode()
+            await send_reply(send, 200, table + b"\n", b"text/plain; charset=utf-8")
             return
         await send_json(send, 200, orjson.dumps(explain(decision)))

@@ -81,7 +81,7 @@ def build_health_routes(
     @routes.get("/metrics")
     async def prometheus() -> Response:
         """Return the metrics in Prometheus' text format."""
-        return Response(metrics.render(), media_type=CONTENT_TYPE)
+        return Response(metrics.render(gateway.snapshot(), recorder.status()), media_type=CONTENT_TYPE)
 
     return routes
 

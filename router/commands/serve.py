@@ -14,7 +14,14 @@ import sys
 from router.catalog.catalog import Catalog
 from router.catalog.load import load_catalog
 from router.errors import ConfigurationError, ConfigurationProblem, SourcePosition
-from router.settings import LogFormat, Settings, is_loopback, read_provider_keys, read_settings
+from router.settings import (
+    LogFormat,
+    Settings,
+    is_loopback,
+    read_child_environment,
+    read_provider_keys,
+    read_settings,
+)
 
 __all__ = ["run", "take_port"]
 
@@ -102,7 +109,8 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
         level=settings.log_level.value,
         secrets=[secret.reveal() for secret in known],
     )
-    roundhouse = build_roundhouse(settings, catalog, keys=keys)
+    environment = read_child_environment(keys)
+    roundhouse = build_roundhouse(settings, catalog, keys=keys, child_environment=environment)
     port = listener.getsockname()[1]
 
     def announce() -> None:

@@ -6,11 +6,12 @@ label; it counts as ``unknown``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from router.health.snapshot import BreakerState, HealthSnapshot
 from router.recording.recorder import RecorderStatus
@@ -26,14 +27,7 @@ _BREAKER_LEVEL = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerStat
 class Metrics:
     """Counters of one gateway, in a registry of its own."""
 
-    def __init__(
-        self,
-        entrypoints: Iterable[str],
-        deployments: Iterable[str],
-        *,
-        snapshot: Callable[[], HealthSnapshot],
-        recorder: Callable[[], RecorderStatus],
-    ) -> None:
+    def __init__(self, entrypoints: Iterable[str], deployments: Iterable[str]) -> None:
         self._entrypoints = frozenset(entrypoints)
         self._deployments = frozenset(deployments)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -56,8 +50,6 @@ class Metrics:
         )
         self._tokens = Counter("roundhouse_tokens", "Tokens processed.", ("candidate", "kind"), registry=own)
         self._cost = Counter("roundhouse_cost_micro_dollars", "Money spent.", ("candidate",), registry=own)
-        self.in_flight = Gauge("roundhouse_requests_in_flight", "Requests being served.", registry=own)
-        self._registry.register(_LiveFigures(snapshot, recorder))
 
     def observe(self, record: RequestRecord) -> None:
         """Count one finished request."""
@@ -76,9 +68,11 @@ class Metrics:
         if record.cost_micros:
             self._cost.labels(record.deployment_id).inc(record.cost_micros)
 
-    def render(self) -> bytes:
-        """Return everything in Prometheus' text format 0.0.4."""
-        return generate_latest(self._registry)
+    def render(self, health: HealthSnapshot, recording: RecorderStatus) -> bytes:
+        """Return everything in Prometheus' text format 0.0.4; the arguments are figures that others keep."""
+        live = CollectorRegistry(auto_describe=False)
+        live.register(_LiveFigures(health, recording))
+        return generate_latest(self._registry) + generate_latest(live)
 
     def _entrypoint_label(self, record: RequestRecord) -> str:
         name = record.requested_model
@@ -87,14 +81,12 @@ class Metrics:
         return "pinned" if name in self._deployments else "unknown"
 
 
-class _LiveFigures:
-    """Figures that others keep, read when somebody asks."""
+class _LiveFigures(Collector):
+    """One moment's figures, as families."""
 
-    def __init__(
-        self, snapshot: Callable[[], HealthSnapshot], recorder: Callable[[], RecorderStatus]
-    ) -> None:
+    def __init__(self, snapshot: HealthSnapshot, recording: RecorderStatus) -> None:
         self._snapshot = snapshot
-        self._recorder = recorder
+        self._recording = recording
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families; called by the registry."""
@@ -103,13 +95,13 @@ class _LiveFigures:
             "roundhouse_candidate_breaker", "0 closed, 1 half-open, 2 open.", labels=("candidate",)
         )
         in_flight = GaugeMetricFamily("roundhouse_candidate_in_flight", "Attempts.", labels=("candidate",))
-        for deployment_id, state in self._snapshot().deployments.items():
+        for deployment_id, state in self._snapshot.deployments.items():
             if state.configured:
                 health.add_metric((deployment_id,), state.health)
                 breaker.add_metric((deployment_id,), _BREAKER_LEVEL[state.breaker])
                 in_flight.add_metric((deployment_id,), state.in_flight)
         yield from (health, breaker, in_flight)
-        recorder = self._recorder()
-        yield CounterMetricFamily("roundhouse_records_written", "Requests recorded.", value=recorder.written)
-        yield CounterMetricFamily("roundhouse_records_lost", "Requests not recorded.", value=recorder.lost)
-        yield GaugeMetricFamily("roundhouse_records_waiting", "Requests to record.", value=recorder.waiting)
+        known = self._recording
+        yield CounterMetricFamily("roundhouse_records_written", "Requests recorded.", value=known.written)
+        yield CounterMetricFamily("roundhouse_records_lost", "Requests not recorded.", value=known.lost)
+        yield GaugeMetricFamily("roundhouse_records_waiting", "Requests to record.", value=known.waiting)

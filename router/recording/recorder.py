@@ -82,8 +82,14 @@ class Recorder:
                 await asyncio.sleep(_LINGER_S)
             batch, ended = self._drain(first)
             await self._write(batch)
+            for _ in batch:
+                self._queue.task_done()
             if ended:
                 return
+
+    async def flush(self) -> None:
+        """Wait until everything that was put so far is written, or given up."""
+        await self._queue.join()
 
     def close(self) -> None:
         """Ask :meth:`run` to write what is left and return; its owner bounds the wait."""
@@ -92,6 +98,7 @@ class Recorder:
             self._queue.put_nowait(None)
         except asyncio.QueueFull:
             self._queue.get_nowait()
+            self._queue.task_done()
             self._lose(1, "the queue is full")
             self._queue.put_nowait(None)
 

@@ -12,26 +12,28 @@ from router.recording.records import RequestRecord
 MakeRecord = Callable[..., RequestRecord]
 
 
+HEALTH = {
+    "a/one": DeploymentHealth(configured=True, breaker=BreakerState.OPEN, health=0.25, in_flight=3),
+    "b/two": DeploymentHealth(configured=False, unconfigured_reason="no key"),
+}
+RECORDING = RecorderStatus(written=5, lost=1, waiting=0, degraded=None)
+
+
 def _metrics() -> Metrics:
-    health = {
-        "a/one": DeploymentHealth(configured=True, breaker=BreakerState.OPEN, health=0.25, in_flight=3),
-        "b/two": DeploymentHealth(configured=False, unconfigured_reason="no key"),
-    }
-    return Metrics(
-        ("auto", "chat"),
-        tuple(health),
-        snapshot=lambda: HealthSnapshot(0.0, health),
-        recorder=lambda: RecorderStatus(written=5, lost=1, waiting=0, degraded=None),
-    )
+    return Metrics(("auto", "chat"), tuple(HEALTH))
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
-    families = text_string_to_metric_families(metrics.render().decode())
+    families = text_string_to_metric_families(_render(metrics))
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in families
         for sample in family.samples
     }
+
+
+def _render(metrics: Metrics) -> str:
+    return metrics.render(HealthSnapshot(0.0, HEALTH), RECORDING).decode()
 
 
 def test_a_finished_request_is_counted_by_entrypoint_status_and_candidate(make_record: MakeRecord) -> None:
@@ -56,7 +58,7 @@ def test_a_name_that_a_client_made_up_never_becomes_a_label(make_record: MakeRec
 
     assert samples["roundhouse_requests_total", ("unknown", "404")] == 50
     assert samples["roundhouse_requests_total", ("pinned", "200")] == 1
-    assert "made-up" not in metrics.render().decode()
+    assert "made-up" not in _render(metrics)
 
 
 def test_live_figures_are_read_when_asked_and_leave_out_the_unconfigured() -> None:
