@@ -59,7 +59,6 @@ class Capabilities:
     prompt_cache: bool = False
     system_prompt: bool = True
     prefill: bool = True
-    assistant_prefill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,7 @@ class Entrypoint:
     """A virtual model. ``candidates`` are deployment ids; ``judged`` is true for ``auto`` alone.
 
     ``max_price_micros`` caps a candidate's output price (micro-dollars per million tokens).
-    ``minimum_context_tokens`` was checked against every candidate but local ones when the file was
-    loaded; it excludes nobody at request time.
+    Windows below ``minimum_context_tokens`` take no part.
     """
 
     name: str
