@@ -19,7 +19,8 @@ from router.health.incidents import Incident
 from router.health.snapshot import BreakerState, DeploymentHealth
 from router.health.tracker import HealthTracker
 from router.providers.base import ProviderStatus
-from router.recording.metrics import CONTENT_TYPE, Metrics
+from router.recording.exposition import CONTENT_TYPE
+from router.recording.metrics import Metrics
 from router.recording.recorder import Recorder
 
 __all__ = ["DASHBOARD_SCHEMA_VERSION", "build_health_routes", "state_of"]

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from router.health.snapshot import BreakerState, DeploymentHealth, HealthSnapshot
+from router.recording.exposition import Counter
 from router.recording.metrics import Metrics
 from router.recording.recorder import RecorderStatus
 from router.recording.records import RequestRecord
@@ -12,6 +12,7 @@ from router.recording.records import RequestRecord
 MakeRecord = Callable[..., RequestRecord]
 
 
+_SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>[0-9.e+-]+)")
 HEALTH = {
     "a/one": DeploymentHealth(configured=True, breaker=BreakerState.OPEN, health=0.25, in_flight=3),
     "b/two": DeploymentHealth(configured=False, unconfigured_reason="no key"),
@@ -24,12 +25,17 @@ def _metrics() -> Metrics:
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
-    families = text_string_to_metric_families(_render(metrics))
-    return {
-        (sample.name, tuple(sample.labels.values())): sample.value
-        for family in families
-        for sample in family.samples
-    }
+    """Read the text as Prometheus does: every line is a comment or a sample, and no sample comes twice."""
+    samples: dict[tuple[str, tuple[str, ...]], float] = {}
+    for line in _render(metrics).splitlines():
+        if line.startswith("# "):
+            continue
+        match = _SAMPLE.fullmatch(line)
+        assert match, line
+        key = (match["name"], tuple(re.findall(r'[a-z]+="((?:[^"\\]|\\.)*)"', match["labels"] or "")))
+        assert key not in samples
+        samples[key] = float(match["value"])
+    return samples
 
 
 def _render(metrics: Metrics) -> str:
@@ -68,3 +74,23 @@ def test_live_figures_are_read_when_asked_and_leave_out_the_unconfigured() -> No
     assert samples["roundhouse_candidate_in_flight", ("a/one",)] == 3
     assert samples["roundhouse_records_lost_total", ()] == 1
     assert ("roundhouse_candidate_health", ("b/two",)) not in samples
+
+
+def test_a_histograms_buckets_add_up(make_record: MakeRecord) -> None:
+    metrics = _metrics()
+
+    metrics.observe(make_record())
+    samples = _samples(metrics)
+
+    assert samples["roundhouse_request_seconds_bucket", ("chat", "0.25")] == 0
+    assert samples["roundhouse_request_seconds_bucket", ("chat", "0.5")] == 1
+    assert samples["roundhouse_request_seconds_bucket", ("chat", "+Inf")] == 1
+    assert samples["roundhouse_request_seconds_sum", ("chat",)] == 0.5
+
+
+def test_label_values_are_escaped() -> None:
+    counter = Counter("things_total", "Things.", ("name",))
+
+    counter.add('a"b\\c\nd')
+
+    assert list(counter.lines())[-1] == 'things_total{name="a\\"b\\\\c\\nd"} 1'
