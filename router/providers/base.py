@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from router.catalog.catalog import Deployment
 from router.chat.types import ChatEvent, ChatRequest
 
-__all__ = ["AttemptDeadlines", "Provider", "ProviderStatus"]
+__all__ = ["AttemptDeadlines", "Provider", "ProviderStatus", "SupervisedProvider"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +64,14 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Release connections and processes."""
+
+
+@runtime_checkable
+class SupervisedProvider(Provider, Protocol):
+    """A provider with something of its own to keep running, such as an engine's process.
+
+    The application runs :meth:`run` in its task group from its start to its end.
+    """
+
+    async def run(self) -> None:
+        """Keep it running until cancelled; nothing of it is left afterwards."""

@@ -5,8 +5,9 @@ Knows every adapter by name; none of what they do.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -19,7 +20,11 @@ from router.clock import Clock
 from router.errors import ConfigurationError, ConfigurationProblem, SourcePosition
 from router.providers.base import Provider
 from router.providers.credentials import ProviderKeys
+from router.providers.engine_command import engine_command
+from router.providers.engine_process import EngineProcess
+from router.providers.local_engine import LocalEngineProvider
 from router.providers.openai_compatible import OpenAICompatibleProvider
+from router.providers.restart_pauses import RestartPauses
 from router.providers.script import parse_script
 from router.providers.scripted import ScriptedProvider
 from router.providers.transport import make_client
@@ -43,6 +48,7 @@ class ProviderSurroundings:
     secrets: Mapping[str, str] = field(default=_EMPTY, repr=False)
     child_environment: Mapping[str, str] = field(default=_EMPTY, repr=False)
     transport: httpx.AsyncBaseTransport | None = None
+    rng: random.Random = field(default_factory=random.Random)
 
 
 Builder: TypeAlias = Callable[[ProviderEntry, ProviderSurroundings], Provider]
@@ -102,9 +108,31 @@ def _scripted(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provi
     return ScriptedProvider(entry, parse_script(text, str(path)), clock=surroundings.clock)
 
 
+def _engine(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provider:
+    launch = entry.engine
+    if launch is None:
+        problem = ConfigurationProblem(
+            f"provider {entry.name}: the kind engine needs engine: {{model: ...}}",
+            SourcePosition("providers.yaml"),
+            "say which model it runs",
+        )
+        raise ConfigurationError((problem,))
+    if not launch.model.startswith("builtin:"):
+        launch = replace(launch, model=str(surroundings.base_directory / launch.model))
+    client = make_client()
+    process = EngineProcess(
+        entry.name,
+        lambda: engine_command(launch, surroundings.child_environment),
+        client=client,
+        pauses=RestartPauses(surroundings.rng),
+    )
+    return LocalEngineProvider(launch, process=process, client=client, clock=surroundings.clock)
+
+
 _BUILDERS: Final[Mapping[ProviderKind, Builder]] = MappingProxyType(
     {
         ProviderKind.OPENAI: _openai,
+        ProviderKind.ENGINE: _engine,
         ProviderKind.SCRIPTED: _scripted,
     }
 )

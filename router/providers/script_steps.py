@@ -286,8 +286,8 @@ class RequestCompiler:
         self._frame({**_chunk([]), "usage": usage})
 
     def _error(self, value: PlainValue) -> None:
-        error = value if isinstance(value, dict) else {"message": str(value or "scripted error")}
-        self._frame({"error": error})
+        error: PlainValue = {"message": str(value or "scripted error")}
+        self._frame({"error": value if isinstance(value, dict) else error})
 
     def _answer(self, value: PlainValue) -> None:
         self._delta({"role": "assistant", "content": ""})
