@@ -1,0 +1,60 @@
+"""The native module's build, and the package's installation as a link to the checkout.
+
+Knows pip's editable installation over scikit-build-core; not which compiler or why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from router.installation.checkout import Checkout
+from router.installation.compiler import choose_compiler
+from router.installation.refusal import Refusal, explain
+
+__all__ = ["build_native"]
+
+
+def build_native(checkout: Checkout) -> None:
+    """Build and install; with ``ROUNDHOUSE_SKIP_NATIVE`` only link the checkout's Python files.
+
+    Raises
+    ------
+    Refusal
+        No compiler, a failed compilation, or a module that cannot be loaded.
+
+    """
+    link = checkout.site_packages / "roundhouse-checkout.pth"
+    key, before = checkout.native_key(), checkout.finished_key("native")
+    if key["ROUNDHOUSE_SKIP_NATIVE"] not in {"", "0"}:
+        link.write_text(f"{checkout.root}\n", encoding="utf-8")
+        checkout.write_stamp("native", key)
+        return
+    environ = checkout.clean_environ() | choose_compiler(checkout)
+    folder = checkout.root / "build" / "bootstrap"
+    if {**before, "sources": key["sources"]} != key:
+        # Another compiler, Python or binding library, or an unfinished build: CMake would mix old and new.
+        shutil.rmtree(folder, ignore_errors=True)
+    environ |= {"SKBUILD_BUILD_DIR": str(folder), "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1)}
+    checkout.progress.say(
+        f"building the engine with {environ.get('CXX', 'Visual C++')} (log: .bootstrap/build.log)"
+    )
+    pip = [
+        str(checkout.python),
+        "-m",
+        "pip",
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "-v",
+    ]
+    built = checkout.run([*pip, "--editable", str(checkout.root)], checkout.log("build"), environ)
+    if built.status:
+        raise explain(built.output, checkout.log("build"), "The engine could not be compiled.")
+    link.unlink(missing_ok=True)
+    load = [str(checkout.python), "-c", "import local_backend._native"]
+    loaded = checkout.run(load, checkout.log("load"), checkout.clean_environ())
+    if loaded.status:
+        raise Refusal("The engine was built but cannot be loaded.", loaded.output)
+    checkout.write_stamp("native", key)
