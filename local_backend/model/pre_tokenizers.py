@@ -42,7 +42,12 @@ class PreTokenizer:
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "default": PreTokenizer(_DEFAULT),
     "gpt-2": PreTokenizer((_GPT2,)),
+    "phi-2": PreTokenizer((_GPT2,)),
+    "olmo": PreTokenizer((_GPT2,)),
     "smollm": PreTokenizer((r"\p{N}", _GPT2)),
+    "starcoder": PreTokenizer((r"\p{N}", _GPT2)),
+    "refact": PreTokenizer((r"\p{N}", _GPT2)),
+    "command-r": PreTokenizer((r"\p{N}", _GPT2)),
     "llama-bpe": PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True),
     "llama3": PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True),
     "llama-v3": PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True),
