@@ -33,10 +33,11 @@ _LIMIT_PAIRS = (
     ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
 )
 
-_NUMBER = re.compile(r"\+?\d{1,18}(?:\.\d{0,9})?")
+_NUMBER = re.compile(r"\+?\d{1,18}(?:\.\d{0,9})?", re.ASCII)
 _DURATION = re.compile(
     r"(?=\d)(?:(?P<d>\d{1,4})d)?\s*(?:(?P<h>\d{1,5})h)?\s*(?:(?P<m>\d{1,6})m(?!s))?\s*"
-    r"(?:(?P<s>\d{1,8}(?:\.\d{0,9})?)s)?\s*(?:(?P<ms>\d{1,10}(?:\.\d{0,9})?)ms)?"
+    r"(?:(?P<s>\d{1,8}(?:\.\d{0,9})?)s)?\s*(?:(?P<ms>\d{1,10}(?:\.\d{0,9})?)ms)?",
+    re.ASCII,
 )
 # Figures from here on are moments, not durations: 2001-09-09 in seconds, and the same in milliseconds.
 _EPOCH_SECONDS, _EPOCH_MILLISECONDS = 1e9, 1e12

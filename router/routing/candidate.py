@@ -86,7 +86,7 @@ class Score:
     def deferred(cls, total: float, explain: Callable[[], tuple[ScoreTerm, ...]]) -> Score:
         """Make a score of known ``total`` whose terms are what ``explain()`` returns, once asked for."""
         score = cls(())
-        score._total, score._terms, score._explain = total, None, explain  # noqa: SLF001 - its own class
+        score._total, score._terms, score._explain = total, None, explain
         return score
 
     @property

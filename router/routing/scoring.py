@@ -214,7 +214,7 @@ class Scorer:
         seen = health.successes + health.failures
         ramp = "" if health.ramp >= 1.0 else f", ramping up at {health.ramp:.0%}"
         fit = deployment.task_fit.get(self._kind)
-        measured = health.tokens_per_s is not None
+        prior = "" if health.tokens_per_s is not None else " (prior)"
         waits = "".join(
             f" + {name} {value:.1f} s"
             for name, value in (("wait", health.expected_wait_s), ("penalty", health.penalty_s))
@@ -228,7 +228,7 @@ class Scorer:
             "free" if deployment.price.free else f"about {estimate.cost_micros / 1e6:.6f} USD",
             (
                 f"TTFT {estimate.ttft_s:.2f} s + {estimate.output_tokens} tokens at "
-                f"{estimate.tokens_per_s:.0f}/s{'' if measured else ' (prior)'}{waits} = {estimate.total_s:.1f} s"
+                f"{estimate.tokens_per_s:.0f}/s{prior}{waits} = {estimate.total_s:.1f} s"
             ),
             f"{health.in_flight} in flight",
             "served this conversation before"

@@ -38,7 +38,8 @@ _SYNTAX_LINES = re.compile(
     r"^\s*(?:def \w+\s*\(|class \w+\s*[(:{]|import [\w.]+|from [\w.]+ import |#include\s*[<\"]|"
     r"(?:export |pub |async |static |public |private )*(?:function|fn|func|struct|enum|interface|impl) \w+|"
     r"(?:const|let|var|val) \w+\s*[:=]|return\b.*[;)]?$|[}\])]+[;,]?$|@\w+(?:\(|$)|"
-    r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|ALTER TABLE) .*|diff --git |[+-]{3} [ab]/|@@ -\d+)",
+    r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|ALTER TABLE) .*|"
+    r"diff --git |[+-]{3} [ab]/|@@ -\d+)",
     re.MULTILINE,
 )
 _TRACE = re.compile(
