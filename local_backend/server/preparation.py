@@ -133,4 +133,4 @@ def _text(index: int, message: ChatMessage) -> str:
         if part.type != "text":
             raise InvalidRequest(f"{place} is of type {part.type}; this model reads only text", param=place)
         texts.append(part.text or "")
-    return "".join(texts)
+    return "\n".join(texts)
