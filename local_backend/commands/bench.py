@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from typing import Any
@@ -43,7 +44,7 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--runs", type=positive, default=1, help="repetitions (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, log_level=logging.WARNING)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--logprobs", type=int, metavar="K", help="the K likeliest tokens of every step")
     parser.add_argument("--json", action="store_true", help="print token ids and figures as JSON")
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, log_level=logging.WARNING)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 
 from local_backend.commands.options import add_engine_options, add_model, engine_config
 from local_backend.config import ServerConfig, token_from_environment
@@ -55,7 +56,7 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         action="store_true",
         help="print JSON lines on standard output: listening (with host and port), then ready or failed",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, log_level=logging.INFO)
 
 
 def run(arguments: argparse.Namespace) -> int:
