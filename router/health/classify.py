@@ -32,9 +32,10 @@ from router.errors import (
 )
 from router.health.error_body import ErrorFields, read_error_body
 from router.health.outcome import Outcome, OutcomeKind, Provenance, Scope
-from router.health.retry_after import duration_seconds
 from router.health.rulings import RULINGS, RulingName
-from router.health.vendor_patterns import CODES, PATTERNS, STATUSES, WRAPPERS
+from router.health.stated import stated_wait, stated_window
+from router.health.vendor_codes import CODES, STATUSES
+from router.health.vendor_patterns import PATTERNS, WRAPPERS
 
 __all__ = ["classify", "classify_for_local"]
 
@@ -47,26 +48,20 @@ _DAY_S, _HOUR_S = 86_400.0, 3_600.0
 _GOOGLE_RESET_HOUR_UTC = 8
 _LEAST_DAILY_S = 60.0
 
-_TRY_AGAIN = re.compile(
-    r"(?:try again|retry|please wait|reset(?:s)?)(?: after| in| for)? (?P<span>(?:\d{1,4}d)?(?:\d{1,5}h)?(?:\d{1,6}m(?!s))?"
-    r"(?:\d{1,8}(?:\.\d{1,6})?m?s)?|\d{1,8}(?:\.\d{1,6})? ?(?:seconds?|minutes?|hours?))(?![\w])",
-    re.IGNORECASE | re.ASCII,
-)
-_WORDED_SPAN = re.compile(r"(?P<n>[\d.]+) ?(?P<unit>second|minute|hour)s?", re.IGNORECASE | re.ASCII)
-_STATED_DATE = re.compile(
-    r"(?:on|at|until|after|在|于) ?(?P<day>\d{4}-\d{2}-\d{2})(?:(?:T| at | )(?P<time>\d{2}:\d{2}(?::\d{2})?))?",
-    re.IGNORECASE | re.ASCII,
-)
-_WINDOW = re.compile(
-    r"(?:maximum context length (?:is|of)|context (?:length|size|window)(?: of| is)? \(?|> |maximum allowed length \(|"
-    r"maximum model length of |model token limit: ?|too large for model with |available context size \()"
-    r" ?(?P<tokens>\d{3,8})",
-    re.IGNORECASE | re.ASCII,
-)
 _DAILY_QUOTA_ID = re.compile(r"perday", re.IGNORECASE)
-_SPEED_UNITS = {"second": 1.0, "minute": 60.0, "hour": 3_600.0}
-_CHINA = timedelta(hours=8)
-_CHINESE_CLOCKS = frozenset({"1308", "1310"})
+
+
+# Errors that are no answer of the upstream's: class, kind, scope, how much of a failure.
+_CLASSES: tuple[tuple[type[GatewayError], OutcomeKind, Scope, float], ...] = (
+    (UpstreamUnreachable, OutcomeKind.UNREACHABLE, Scope.PROVIDER, 1.0),
+    (UpstreamTimeout, OutcomeKind.TIMED_OUT, Scope.MODEL, 0.5),
+    (UpstreamBrokenStream, OutcomeKind.BROKEN_STREAM, Scope.MODEL, 1.0),
+    (StreamInterrupted, OutcomeKind.BROKEN_STREAM, Scope.MODEL, 1.0),
+    (UpstreamEmpty, OutcomeKind.EMPTY_ANSWER, Scope.MODEL, 0.5),
+    (ClientDisconnected, OutcomeKind.CLIENT_LEFT, Scope.NONE, 0.0),
+    (ContextLengthExceeded, OutcomeKind.CONTEXT_TOO_LONG, Scope.REQUEST, 0.0),
+    (InvalidRequest, OutcomeKind.BAD_REQUEST, Scope.REQUEST, 0.0),
+)
 
 
 def classify(error: GatewayError | None, *, now: float, vendor: str = "", local: bool = False) -> Outcome:
@@ -107,29 +102,13 @@ def _by_class(error: GatewayError | None) -> Outcome | None:
     if error is None:
         return Outcome(OutcomeKind.SUCCESS, Scope.NONE, try_next=False)
     text = error.message[:_DETAIL]
-    kind, scope, weight, goes_on = OutcomeKind, Scope, 1.0, True
-    found: tuple[OutcomeKind, Scope] | None = None
-    if isinstance(error, UpstreamUnreachable):
-        found = kind.UNREACHABLE, scope.PROVIDER
-    elif isinstance(error, UpstreamTimeout):
-        connecting = error.phase is TimeoutPhase.CONNECT
-        found = kind.TIMED_OUT, scope.PROVIDER if connecting else scope.MODEL
-        weight = 1.0 if connecting else 0.5
-    elif isinstance(error, UpstreamBrokenStream):
-        found = kind.BROKEN_STREAM, scope.MODEL
-    elif isinstance(error, StreamInterrupted):
-        found, goes_on = (kind.BROKEN_STREAM, scope.MODEL), False
-    elif isinstance(error, UpstreamEmpty):
-        found, weight = (kind.EMPTY_ANSWER, scope.MODEL), 0.5
-    elif isinstance(error, ClientDisconnected):
-        found, weight, goes_on = (kind.CLIENT_LEFT, scope.NONE), 0.0, False
-    elif isinstance(error, ContextLengthExceeded):
-        found, weight = (kind.CONTEXT_TOO_LONG, scope.REQUEST), 0.0
-    elif isinstance(error, InvalidRequest):
-        found, weight = (kind.BAD_REQUEST, scope.REQUEST), 0.0
-    if found is None:
-        return None
-    return Outcome(found[0], found[1], text, breaker_weight=weight, try_next=goes_on)
+    if isinstance(error, UpstreamTimeout) and error.phase is TimeoutPhase.CONNECT:
+        return Outcome(OutcomeKind.TIMED_OUT, Scope.PROVIDER, text, breaker_weight=1.0)
+    for kind_of_error, kind, scope, weight in _CLASSES:
+        if isinstance(error, kind_of_error):
+            goes_on = not isinstance(error, StreamInterrupted | ClientDisconnected)
+            return Outcome(kind, scope, text, breaker_weight=weight, try_next=goes_on)
+    return None
 
 
 def _by_answer(error: UpstreamStatus | UpstreamInBandError, now: float, vendor: str) -> Outcome:
@@ -142,7 +121,9 @@ def _by_answer(error: UpstreamStatus | UpstreamInBandError, now: float, vendor: 
     objects = (*bodies, said)
     status = error.upstream_status or next((one.status for one in objects if one.status), None)
     name, told_by = _ruling(objects, status, vendor)
-    stated = _stated_wait(error, objects, told_by, now)
+    stated = error.retry_after_s
+    if stated is None:
+        stated = stated_wait(objects, told_by, now)
     return _outcome(name, told_by, status, stated, now)
 
 
@@ -224,7 +205,7 @@ def _outcome(
     if stated is not None and ruling.cap_s > 0.0:
         bench, provenance = min(max(stated, 1.0), ruling.cap_s), Provenance.STATED
     detail = _unwrapped(said.message)[:_DETAIL] or (f"HTTP {status}" if status else ruling.kind.value)
-    learned = _window_in(said.message) if ruling.kind is OutcomeKind.CONTEXT_TOO_LONG else None
+    learned = stated_window(said.message) if ruling.kind is OutcomeKind.CONTEXT_TOO_LONG else None
     return Outcome(
         kind=ruling.kind,
         scope=ruling.scope,
@@ -235,53 +216,6 @@ def _outcome(
         bench_from=provenance,
         learned_context_tokens=learned,
     )
-
-
-def _stated_wait(
-    error: UpstreamStatus | UpstreamInBandError,
-    objects: tuple[ErrorFields, ...],
-    told_by: ErrorFields,
-    now: float,
-) -> float | None:
-    """Return the seconds that the upstream named: header, typed field, date, then words."""
-    if error.retry_after_s is not None:
-        return error.retry_after_s
-    for fields in objects:
-        if fields.reset_at_s is not None and fields.reset_at_s > now:
-            return fields.reset_at_s - now
-        if fields.retry_after_s is not None:
-            return fields.retry_after_s
-    text = told_by.message[:_LOOK]
-    shift = _CHINA if _CHINESE_CLOCKS.intersection(told_by.codes) else timedelta(0)
-    dated = _date_in(text, shift, now)
-    return dated if dated is not None else _span_in(text)
-
-
-def _date_in(text: str, shift: timedelta, now: float) -> float | None:
-    found = _STATED_DATE.search(text)
-    if found is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00'}+00:00") - shift
-    except (ValueError, OverflowError):
-        return None
-    wait = moment.timestamp() - now
-    return wait if wait > 0.0 else None
-
-
-def _span_in(text: str) -> float | None:
-    found = _TRY_AGAIN.search(text)
-    if found is None or not found["span"]:
-        return None
-    worded = _WORDED_SPAN.fullmatch(found["span"])
-    if worded is not None:
-        return float(worded["n"]) * _SPEED_UNITS[worded["unit"].lower()]
-    return duration_seconds(found["span"])
-
-
-def _window_in(text: str) -> int | None:
-    found = _WINDOW.search(text[:_LOOK])
-    return int(found["tokens"]) if found is not None else None
 
 
 def _until_reset(now: float, hour_utc: int) -> float:

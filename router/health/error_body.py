@@ -50,27 +50,34 @@ def _objects(value: JsonValue, depth: int) -> Iterator[ErrorFields]:
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
-        inner = value.strip()
-        if inner.startswith(("{", "[")):
-            yield from read_error_body(inner[:_LONGEST])
-        elif inner:
-            yield ErrorFields(message=inner)
+        yield from _from_text(value.strip())
         return
     if isinstance(value, list):
         value = value[0] if value else None
-    if not isinstance(value, dict):
-        return
+    if isinstance(value, dict):
+        yield from _from_object(value, depth)
+
+
+def _from_text(text: str) -> Iterator[ErrorFields]:
+    if text.startswith(("{", "[")):
+        yield from read_error_body(text[:_LONGEST])
+    elif text:
+        yield ErrorFields(message=text)
+
+
+def _from_object(value: Mapping[str, JsonValue], depth: int) -> Iterator[ErrorFields]:
     error = value.get("error")
     if isinstance(error, dict) and error:
         yield from _with_nested(error, depth)
         return
+    own = next((text for name in _MESSAGE_NAMES if (text := _text(value.get(name)))), "")
     if isinstance(error, str) and error:
-        message = next((text for name in _MESSAGE_NAMES if (text := _text(value.get(name)))), error)
-        yield ErrorFields(message, _codes(value) if message is error else (error, *_codes(value)))
+        # "error" is then either the sentence itself or a code beside one.
+        yield ErrorFields(own or error, (error.casefold(), *_codes(value)) if own else _codes(value))
         return
     for name in ("base_resp", "errors", "detail"):
         nested = value.get(name)
-        if isinstance(nested, dict | list) and nested and not any(value.get(n) for n in _MESSAGE_NAMES):
+        if isinstance(nested, dict | list) and nested and not own:
             yield from _objects(nested if name != "base_resp" else _base_resp(nested), depth + 1)
             return
     yield from _with_nested(value, depth)
@@ -132,9 +139,11 @@ def _details(value: JsonValue) -> ErrorFields:
         if delay := _text(item.get("retryDelay")):
             retry = duration_seconds(delay)
         violations = item.get("violations")
-        for violation in violations if isinstance(violations, list) else ():
-            if isinstance(violation, dict) and (quota := _text(violation.get("quotaId"))):
-                quotas.append(quota)
+        quotas.extend(
+            quota
+            for violation in (violations if isinstance(violations, list) else ())
+            if isinstance(violation, dict) and (quota := _text(violation.get("quotaId")))
+        )
     return ErrorFields(codes=tuple(codes), retry_after_s=retry, quota_ids=tuple(quotas))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from router.health.bench import BenchBook, BenchKey
 from router.health.breaker import Breaker, BreakerPermit
+from router.health.classify import classify_for_local
 from router.health.incidents import Incident, IncidentLog
 from router.health.jitter import Randomness
 from router.health.outcome import Outcome, OutcomeKind, Scope
@@ -65,6 +66,8 @@ class Settlement:
 
     def apply(self, entry: OpenPermit, outcome: Outcome, now: float) -> None:
         """Apply the one outcome of a permit."""
+        if entry.record.provider.local:
+            outcome = classify_for_local(outcome)
         if outcome.kind in _SILENT:
             self.release(entry)
         elif outcome.succeeded:

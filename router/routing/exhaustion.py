@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from router.errors import Exhausted
-from router.health.outcome import Outcome, OutcomeKind, Scope
+from router.health.outcome import Outcome, OutcomeKind
 from router.routing.candidate import Exclusion, ExclusionReason, RoutingDecision
 
 __all__ = ["AttemptLike", "exhausted"]
@@ -113,7 +113,7 @@ def exhausted(decision: RoutingDecision, attempts_outcomes: Sequence[AttemptLike
     ``retry_after_s`` is in whole seconds, rounded up, and only set for 429 and 503.
     """
     outcomes = {attempt.deployment_id: attempt.outcome for attempt in attempts_outcomes}
-    rung = _refused_as_such(attempts_outcomes) or _ladder(decision, outcomes)
+    rung = _refused_as_such(decision, attempts_outcomes) or _ladder(decision, outcomes)
     retry_after = _soonest(decision.exclusions, outcomes, now) if rung.status in {429, 503} else None
     if rung.status == 429 and retry_after is None:  # noqa: PLR2004 - the HTTP status
         retry_after = _LEAST_RETRY_AFTER_S
@@ -128,16 +128,18 @@ def exhausted(decision: RoutingDecision, attempts_outcomes: Sequence[AttemptLike
     )
 
 
-def _refused_as_such(attempts: Sequence[AttemptLike]) -> _Rung | None:
-    """Return the rung of a request that was refused for what it says, not for who was asked."""
-    for attempt in reversed(attempts):
-        outcome = attempt.outcome
-        if outcome.scope is Scope.REQUEST and not outcome.try_next:
-            if outcome.kind is OutcomeKind.BAD_REQUEST:
-                return _Rung(400, "invalid_request", f"the upstream refused the request: {outcome.detail}")
-            if outcome.kind is OutcomeKind.CONTENT_FILTERED:
-                return _Rung(400, "content_filtered", f"the content was refused: {outcome.detail}")
-    return None
+def _refused_as_such(decision: RoutingDecision, attempts: Sequence[AttemptLike]) -> _Rung | None:
+    """Return the rung of a request whose last asking ended in a refusal of what it says."""
+    if not attempts:
+        return None
+    outcome = attempts[-1].outcome
+    if outcome.kind is OutcomeKind.BAD_REQUEST:
+        return _Rung(400, "invalid_request", f"the upstream refused the request: {outcome.detail}")
+    if outcome.kind is OutcomeKind.CONTENT_FILTERED:
+        return _Rung(400, "content_filtered", f"the content was refused: {outcome.detail}")
+    held_back = any(entry.reason in _PASSING for entry in decision.exclusions)
+    # Whoever was not asked after it has no larger window; one who is only held back may have.
+    return _CONTEXT if outcome.kind is OutcomeKind.CONTEXT_TOO_LONG and not held_back else None
 
 
 def _ladder(decision: RoutingDecision, outcomes: dict[str, Outcome]) -> _Rung:
