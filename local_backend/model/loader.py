@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NoReturn, Self
 
 from local_backend.errors import BadModelFile, UnsupportedModel
+from local_backend.gguf.dequantize import SUPPORTED_TYPES
 from local_backend.gguf.metadata import Metadata
 from local_backend.gguf.shards import TensorArchive, open_archive
 from local_backend.model.hyperparameters import family_of, read_specification
@@ -20,9 +21,10 @@ from local_backend.model.tensor_shapes import OPTIONAL_SHARED, Shapes, layer_sha
 from local_backend.model.vocabulary import Vocabulary, read_vocabulary
 from local_backend.model.weights import ModelWeights, TensorRole, Weight
 
-__all__ = ["ModelFile", "open_model"]
+__all__ = ["CHAT_TEMPLATE_KEY", "ModelFile", "check_model", "open_model"]
 
-_TEMPLATE_KEY = "tokenizer.chat_template"
+CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
+"""Metadata key of the chat template."""
 _MOST_NAMED = 5
 
 
@@ -57,7 +59,7 @@ class ModelFile:
     @property
     def chat_template(self) -> str | None:
         """Source of the file's chat template."""
-        return self.metadata.optional_text(_TEMPLATE_KEY)
+        return self.metadata.optional_text(CHAT_TEMPLATE_KEY)
 
     def close(self) -> None:
         """Unmap the files; views that are still held keep their mapping until they go."""
@@ -78,14 +80,36 @@ def open_model(path: Path) -> ModelFile:
     """
     archive = open_archive(path)
     try:
-        family_of(archive.metadata)
-        vocabulary = read_vocabulary(archive.metadata)
-        specification = read_specification(archive.metadata, archive.tensors, vocabulary.size)
-        weights = _weights(archive, specification)
+        return check_model(archive)
     except BaseException:
         archive.close()
         raise
+
+
+def check_model(archive: TensorArchive) -> ModelFile:
+    """Hold the files of a model against each other; what :func:`open_model` does once they are open."""
+    # The family first: of an unknown one, nothing else is worth telling.
+    family_of(archive.metadata)
+    vocabulary = read_vocabulary(archive.metadata)
+    specification = read_specification(archive.metadata, archive.tensors, vocabulary.size)
+    _refuse_block_types(archive)
+    weights = _weights(archive, specification)
     return ModelFile(archive, specification, weights, vocabulary)
+
+
+def _refuse_block_types(archive: TensorArchive) -> None:
+    """Refuse block types that nothing here can compute with, all of them in one sentence."""
+    lacking: dict[str, list[str]] = {}
+    for tensor in archive.tensors.values():
+        if tensor.type not in SUPPORTED_TYPES:
+            lacking.setdefault(tensor.type.name, []).append(tensor.name)
+    if lacking:
+        feature = "; ".join(
+            f"block type {kind} of {len(names)} tensors ({names[0]} …)" for kind, names in lacking.items()
+        )
+        raise UnsupportedModel(
+            str(archive.path), feature, tuple(sorted(kind.name for kind in SUPPORTED_TYPES))
+        )
 
 
 def _weights(archive: TensorArchive, specification: ModelSpecification) -> ModelWeights:
