@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from router.catalog.catalog import Price
 from router.chat.types import Usage
 
 __all__ = ["cost_micros"]
 
-_TOKENS_PER_PRICE = 1_000_000
+_TOKENS_PER_PRICE: Final = 1_000_000
 
 
 def cost_micros(usage: Usage, price: Price) -> int:
-    """Return micro-dollars, rounded up: a cost is never shown smaller than it is.
+    """Return micro-dollars: the exact sum over all buckets, rounded once, half up.
 
     Cached input and cache writes cost what the input costs where the price names nothing else. Reasoning
-    tokens are output.
+    tokens are output. The buckets of ``usage`` are disjoint, so nothing is charged twice.
     """
     if price.free:
         return 0
@@ -26,4 +28,4 @@ def cost_micros(usage: Usage, price: Price) -> int:
         + usage.cache_write_tokens * written
         + usage.completion_tokens * price.output_micros
     )
-    return -(-total // _TOKENS_PER_PRICE)
+    return (total + _TOKENS_PER_PRICE // 2) // _TOKENS_PER_PRICE
