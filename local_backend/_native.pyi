@@ -1,4 +1,4 @@
-"""The compiled module's surface. Checks shapes, types and contiguity; releases the GIL; raises ValueError."""
+# The compiled module's surface. It checks shapes, types and contiguity, releases the GIL, raises ValueError.
 
 from collections.abc import Mapping, Sequence
 
@@ -6,11 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Matrix:
-    """A weight matrix ``(rows, columns)``, or a stack of experts', over bytes it keeps alive."""
+    # A weight matrix ``(rows, columns)``, or a stack of experts', over bytes it keeps alive.
 
-    def __init__(
-        self, type: int, experts: int, rows: int, columns: int, data: NDArray[np.uint8]
-    ) -> None: ...
+    def __init__(self, kind: int, experts: int, rows: int, columns: int, data: NDArray[np.uint8]) -> None: ...
     @property
     def rows(self) -> int: ...
     @property
@@ -19,7 +17,7 @@ class Matrix:
     def experts(self) -> int: ...
 
 class Runtime:
-    """Kernels of one instruction set ("" for the best), worker threads (0: automatic), scratch memory."""
+    # Kernels of one instruction set ("" for the best), worker threads (0: automatic), scratch memory.
 
     def __init__(self, isa: str, threads: int) -> None: ...
     @property
@@ -39,7 +37,7 @@ class Runtime:
     def stop(self) -> None: ...
 
 class LayerSettings:
-    """Sizes and switches of one layer; zero means absent (window, experts, shared_width)."""
+    # Sizes and switches of one layer; zero means absent (window, experts, shared_width).
 
     hidden: int
     norm_epsilon: float
@@ -64,7 +62,7 @@ class LayerSettings:
     def __init__(self) -> None: ...
 
 class Layer:
-    """One decoder layer; ``matrices`` and ``vectors`` are keyed by tensor role."""
+    # One decoder layer; ``matrices`` and ``vectors`` are keyed by tensor role.
 
     def __init__(
         self,
@@ -81,6 +79,6 @@ class Layer:
         values: NDArray[np.uint16],
     ) -> None: ...
 
-def supports(type: int) -> bool: ...
+def supports(kind: int) -> bool: ...
 def available_sets() -> list[str]: ...
 def topology() -> tuple[int, int, int]: ...

@@ -195,7 +195,7 @@ class NativeLayer:
 def _wanted(
     specification: LayerSpecification, weights: Mapping[TensorRole, Weight]
 ) -> dict[TensorRole, Weight]:
-    """The weights that the specification makes use of; what it does not mention must not act."""
+    """Pick the weights that the specification makes use of; what it does not mention must not act."""
     attention = specification.attention
     unused: set[TensorRole] = set()
     if not attention.qk_norm:
@@ -280,7 +280,7 @@ def _bind(native: ModuleType, weight: Weight) -> _native.Matrix:
 def _vector(weight: Weight) -> FloatArray:
     """Norms, biases and the like: small, so copied to aligned float32."""
     if weight.type is GGMLType.F32:
-        kind: type[np.float32] | type[np.float16] = np.float32
+        kind: type[np.float32 | np.float16] = np.float32
     elif weight.type is GGMLType.F16:
         kind = np.float16
     else:

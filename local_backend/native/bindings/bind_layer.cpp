@@ -192,7 +192,7 @@ void bind_layer(nb::module_& module) {
       .FIELD(std::size_t, "shared_width", shared_width);
   nb::class_<BoundLayer>(module, "Layer", "One decoder layer over matrices it keeps alive.")
       .def("__init__", &construct, nb::arg("runtime"), nb::arg("settings"), nb::arg("matrices"), nb::arg("vectors"))
-      .def("forward", &forward, nb::arg("hidden"), nb::arg("start"), nb::arg("keys"), nb::arg("values"),
+      .def("forward", &forward, nb::arg("hidden").noconvert(), nb::arg("start"), nb::arg("keys").noconvert(), nb::arg("values").noconvert(),
            "Runs T tokens at positions start.. in place; keys and values are bit patterns of float16.");
 }
 

@@ -38,10 +38,10 @@ void construct(BoundMatrix* self, std::uint32_t type, std::size_t experts, std::
 }  // namespace
 
 void bind_matrix(nb::module_& module) {
-  module.def("supports", &known, nb::arg("type"), "Whether matrices of this GGUF block type can be computed with.");
+  module.def("supports", &known, nb::arg("kind"), "Whether matrices of this GGUF block type can be computed with.");
   nb::class_<BoundMatrix>(module, "Matrix", "A weight matrix, or a stack of experts', over bytes it keeps alive.")
-      .def("__init__", &construct, nb::arg("type"), nb::arg("experts"), nb::arg("rows"), nb::arg("columns"),
-           nb::arg("data"))
+      .def("__init__", &construct, nb::arg("kind"), nb::arg("experts"), nb::arg("rows"), nb::arg("columns"),
+           nb::arg("data").noconvert())
       .def_prop_ro("rows", [](const BoundMatrix& self) { return self.matrix.rows; })
       .def_prop_ro("columns", [](const BoundMatrix& self) { return self.matrix.columns; })
       .def_prop_ro("experts", [](const BoundMatrix& self) { return self.matrix.experts; });

@@ -77,9 +77,9 @@ void bind_runtime(nb::module_& module) {
       .def("__init__", &construct, nb::arg("isa"), nb::arg("threads"))
       .def_prop_ro("isa", [](const Runtime& self) { return std::string(self.kernels.name); })
       .def_prop_ro("workers", [](const Runtime& self) { return self.pool.workers(); })
-      .def("embed", &embed_rows, nb::arg("matrix"), nb::arg("tokens"), nb::arg("out"))
-      .def("multiply", &multiply_matrix, nb::arg("matrix"), nb::arg("inputs"), nb::arg("out"))
-      .def("head", &head, nb::arg("matrix"), nb::arg("inputs"), nb::arg("norm"), nb::arg("epsilon"), nb::arg("out"))
+      .def("embed", &embed_rows, nb::arg("matrix"), nb::arg("tokens").noconvert(), nb::arg("out").noconvert())
+      .def("multiply", &multiply_matrix, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("out").noconvert())
+      .def("head", &head, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("norm").noconvert(), nb::arg("epsilon"), nb::arg("out").noconvert())
       .def("stop", [](Runtime& self) {
         const nb::gil_scoped_release release;
         self.pool.stop();

@@ -3,6 +3,7 @@
 
 #include "quant/kernel_set.h"
 #include "quant/row_dot.h"
+#include "quant/row_dot_avx512.h"
 
 namespace roundhouse {
 
@@ -14,12 +15,12 @@ Kernels make() {
   const auto set = [&kernels](BlockType type, auto dot) {
     kernels.blocks[static_cast<std::size_t>(type)].dot = dot;
   };
-  set(BlockType::q4_0, Dot::small<BlockQ4_0>);
-  set(BlockType::q4_1, Dot::small<BlockQ4_1>);
+  set(BlockType::q4_0, ChunkDot::run<BlockQ4_0>);
+  set(BlockType::q4_1, ChunkDot::run<BlockQ4_1>);
   set(BlockType::q5_0, Dot::small<BlockQ5_0>);
   set(BlockType::q5_1, Dot::small<BlockQ5_1>);
-  set(BlockType::q8_0, Dot::q8_0);
-  set(BlockType::q4_k, Dot::super<BlockQ4_K>);
+  set(BlockType::q8_0, ChunkDot::run<BlockQ8_0>);
+  set(BlockType::q4_k, ChunkDot::q4_k);
   set(BlockType::q5_k, Dot::super<BlockQ5_K>);
   set(BlockType::q6_k, Dot::q6_k);
   return kernels;
