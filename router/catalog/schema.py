@@ -107,7 +107,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Speed = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=4, allow_inf_nan=False)]
 Capability = Annotated[CapabilityName, BeforeValidator(_as_capability)]
-Names = Annotated[list[Name], BeforeValidator(_as_list)]
+Names = Annotated[list[Name], BeforeValidator(_as_list, json_schema_input_type=Name | list[Name])]
 Tag = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}$", strict=True)]
 
 
@@ -198,7 +198,10 @@ class ProviderSpec(Spec):
         "(deterministic, for tests and demos)."
     )
     base_url: Url | None = Field(default=None, description="Address up to and without `/chat/completions`.")
-    key_env: Annotated[list[EnvironmentName], BeforeValidator(_as_list)] = Field(
+    key_env: Annotated[
+        list[EnvironmentName],
+        BeforeValidator(_as_list, json_schema_input_type=EnvironmentName | list[EnvironmentName]),
+    ] = Field(
         default_factory=list,
         description="Environment variable (or several) that holds the key. Without a value there the "
         "provider is unconfigured: shown, never tried. Leave out for a server that needs no "
