@@ -98,12 +98,12 @@ class Dispatch:
 
     async def _ask(self, candidate: Candidate) -> RunningAttempt | None:
         """Ask one candidate, with one key after the other; ``None`` where it gave no answer."""
-        key_ids: set[str] = set()
+        labels: set[str] = set()
         while self._walk.may_attempt and (permit := self._acquire(candidate)) is not None:
-            if permit.key_id in key_ids:
+            if permit.key_label in labels:
                 self._tracker.release(permit)
                 return None
-            key_ids.add(permit.key_id)
+            labels.add(permit.key_label)
             outcome = await self._attempt(candidate, permit)
             if outcome is None:
                 return self._running
@@ -149,7 +149,7 @@ class Dispatch:
         request = self._request
         if candidate.output_limit is not None:
             request = replace(request, max_output_tokens=candidate.output_limit)
-        return provider.stream(request, deployment, deadlines, key_label=permit.key_id or None)
+        return provider.stream(request, deployment, deadlines, key_label=permit.key_label or None)
 
     async def _next_event(self) -> ChatEvent | None:
         running = self._running
@@ -217,7 +217,8 @@ class Dispatch:
             _log.error("provider.defect", deployment=deployment_id, exc_info=error)
             return _DEFECT
         try:
-            return classify(error, now=self._clock.wall())
+            provider = self._catalog.provider_of(deployment_id)
+            return classify(error, now=self._clock.wall(), vendor=provider.name, local=provider.local)
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
             _log.exception("health.classify_failed", deployment=deployment_id)
             return _DEFECT

@@ -112,7 +112,7 @@ class EngineProcess:
     async def _life_without_defects(self) -> str:
         try:
             return await self._one_life()
-        except Exception:  # noqa: BLE001 - a defect here must neither end the gateway nor leave it without engine
+        except Exception:  # noqa: BLE001 - the gateway goes on, and so does this loop
             _log.exception("engine.defect", engine=self.name)
             return "a defect of the gateway's own, see its log"
 

@@ -7,7 +7,7 @@ health.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +19,7 @@ from router.chat.types import ChatEvent
 from router.clock import Clock
 from router.errors import UpstreamError
 from router.providers.answer_reader import AnswerReader
+from router.providers.answer_stream import read_answer
 from router.providers.attempt_timer import AttemptTimer
 from router.providers.base import AttemptDeadlines
 from router.providers.credentials import NO_KEYS, ProviderKeys
@@ -29,7 +30,6 @@ __all__ = ["UpstreamCall", "exchange"]
 
 MAXIMUM_ERROR_BYTES: Final = 64 << 10
 _ERROR_BODY_S: Final = 5.0
-_DRAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def exchange(
         if not response.is_success:
             body = await _error_body(response)
             raise status_error(response.status_code, response.headers, body, keys=call.keys, now=clock.wall())
-        async with aclosing(_answer(response, AnswerReader(call.keys), timer)) as events:
+        async with aclosing(read_answer(_chunks(response), AnswerReader(call.keys), timer)) as events:
             async for event in events:
                 yield event
     finally:
@@ -87,62 +87,13 @@ async def _send(
         raise upstream_error(error, answered=False) from error
 
 
-async def _answer(
-    response: httpx.Response, reader: AnswerReader, timer: AttemptTimer
-) -> AsyncGenerator[ChatEvent]:
-    loop = asyncio.get_running_loop()
-    async with aclosing(_chunks(response)) as chunks:
-        while not reader.done and (chunk := await _next_chunk(chunks, reader, timer)) is not None:
-            for event in reader.feed(chunk):
-                yield event
-                if event.deltas:
-                    # After the yield: the time that the reader of the events took is not the upstream's.
-                    timer.progressed(loop.time(), semantic=event.is_semantic)
-            if reader.finished:
-                timer.finished(loop.time())
-            elif reader.is_json_body:
-                timer.await_whole()
-        for event in reader.end():
-            yield event
-        if reader.done:
-            await _drain(chunks)
-
-
-def _chunks(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Return the body's bytes; httpx hides that its iterator can be closed."""
-    chunks = response.aiter_bytes()
-    assert isinstance(chunks, AsyncGenerator)  # noqa: S101 - for the type checker
-    return chunks
-
-
-async def _next_chunk(
-    chunks: AsyncIterator[bytes], reader: AnswerReader, timer: AttemptTimer
-) -> bytes | None:
-    """Return the next bytes, or ``None`` at the end of the body.
-
-    Whatever breaks after every choice has ended breaks nothing: it is the end of the body too.
-    """
-    when, phase = timer.next_deadline()
+async def _chunks(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """Yield the body's bytes; closing this generator leaves the response open."""
     try:
-        async with asyncio.timeout_at(when):
-            return await anext(chunks, None)
-    except TimeoutError as error:
-        failure: UpstreamError = timer.error(phase)
-        cause: Exception = error
+        async for chunk in response.aiter_bytes():
+            yield chunk
     except httpx.HTTPError as error:
-        failure, cause = upstream_error(error, answered=True), error
-    if reader.finished:
-        return None
-    raise failure from cause
-
-
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the little that follows ``[DONE]``, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(_DRAIN_S):
-            await anext(chunks, None)
-    except (TimeoutError, httpx.HTTPError):
-        return
+        raise upstream_error(error, answered=True) from error
 
 
 async def _error_body(response: httpx.Response) -> bytes:
@@ -154,6 +105,6 @@ async def _error_body(response: httpx.Response) -> bytes:
                 body += chunk
                 if len(body) >= MAXIMUM_ERROR_BYTES:
                     break
-    except (TimeoutError, httpx.HTTPError):
+    except (TimeoutError, UpstreamError):
         pass
     return bytes(body[:MAXIMUM_ERROR_BYTES])

@@ -116,7 +116,7 @@ class LocalEngineProvider:
             raise UpstreamStatus(
                 self.process.detail,
                 upstream_status=_UNAVAILABLE,
-                upstream_code="model_loading",
+                upstream_code="engine_loading",
                 retry_after_s=_LOADING_RETRY_S,
             )
         if self._slots.is_full:

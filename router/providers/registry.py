@@ -22,6 +22,7 @@ from router.providers.base import Provider
 from router.providers.credentials import ProviderKeys
 from router.providers.engine_command import engine_command
 from router.providers.engine_process import EngineProcess
+from router.providers.litellm_library import LiteLLMProvider
 from router.providers.local_engine import LocalEngineProvider
 from router.providers.openai_compatible import OpenAICompatibleProvider
 from router.providers.restart_pauses import RestartPauses
@@ -45,8 +46,8 @@ class ProviderSurroundings:
 
     clock: Clock
     base_directory: Path
-    secrets: Mapping[str, str] = field(default=_EMPTY, repr=False)
-    child_environment: Mapping[str, str] = field(default=_EMPTY, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+    child_environment: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
     transport: httpx.AsyncBaseTransport | None = None
     rng: random.Random = field(default_factory=random.Random)
 
@@ -108,6 +109,10 @@ def _scripted(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provi
     return ScriptedProvider(entry, parse_script(text, str(path)), clock=surroundings.clock)
 
 
+def _litellm(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provider:
+    return LiteLLMProvider(entry, keys=_keys_of(entry, surroundings), clock=surroundings.clock)
+
+
 def _engine(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provider:
     launch = entry.engine
     if launch is None:
@@ -133,6 +138,7 @@ _BUILDERS: Final[Mapping[ProviderKind, Builder]] = MappingProxyType(
     {
         ProviderKind.OPENAI: _openai,
         ProviderKind.ENGINE: _engine,
+        ProviderKind.LITELLM: _litellm,
         ProviderKind.SCRIPTED: _scripted,
     }
 )

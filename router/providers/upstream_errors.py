@@ -76,7 +76,11 @@ def status_error(
     """Build the error of an answer whose status is not 2xx; ``now`` is the wall clock."""
     text = body.decode("utf-8", "replace")
     found = find_flat_error_object(_decoded(body))
-    excerpt = keys.redact(_readable(text))[:MAXIMUM_EXCERPT]
+    excerpt = keys.redact(_readable(text))
+    if len(excerpt) > MAXIMUM_EXCERPT and found is not None:
+        # Cut JSON is no JSON: the typed fields alone fit.
+        excerpt = keys.redact(orjson.dumps({"error": _as_fields(found)}).decode())
+    excerpt = excerpt[:MAXIMUM_EXCERPT]
     said = keys.redact(found.message)[:300] if found is not None and found.message else excerpt[:200]
     if status in range(300, 400):
         where = headers.get("location", "nowhere")
@@ -102,6 +106,10 @@ def in_band_error(
         upstream_type=found.type,
         retry_after_s=retry_after_s,
     )
+
+
+def _as_fields(found: ErrorObject) -> dict[str, JsonValue]:
+    return {"message": found.message[:500], "type": found.type, "code": found.code, "status": found.status}
 
 
 def _from_fields(fields: Mapping[str, JsonValue]) -> ErrorObject:
