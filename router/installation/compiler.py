@@ -17,7 +17,7 @@ from router.installation.checkout import Checkout
 from router.installation.packages import install_sections
 from router.installation.refusal import Refusal
 
-__all__ = ["choose_compiler", "find_compiler", "too_old"]
+__all__ = ["choose_compiler", "find_compiler", "fault_of"]
 
 _OLDEST = {"gcc": 11, "clang": 14}
 _NAMES = (
@@ -30,7 +30,7 @@ _NAMES = (
 _PROBE = "#include <span>\n#include <vector>\nint first(std::span<int> values) { return values[0]; }\n"
 
 
-def too_old(banner: str) -> str | None:
+def fault_of(banner: str) -> str | None:
     """Return what is wrong with a compiler by its ``--version``, or nothing."""
     found = re.search(r"clang version (?P<clang>\d+)|\) (?P<gcc>\d+)\.\d+", banner)
     if found is None:
@@ -52,7 +52,7 @@ def find_compiler(
         words = shlex.split(name)
         if not which(words[0]):
             continue
-        fault = too_old(checkout.run([*words, "--version"], log, environ).output)
+        fault = fault_of(checkout.run([*words, "--version"], log, environ).output)
         if fault is None:
             source = checkout.state / "probe.cpp"
             source.write_text(_PROBE, encoding="utf-8")

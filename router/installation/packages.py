@@ -75,7 +75,7 @@ def install_sections(checkout: Checkout, name: str, sections: tuple[str, ...]) -
             seen += 1
             checkout.progress.count(f"{seen:3d} of {total} packages")
         elif line.startswith("Installing collected packages"):
-            checkout.progress.say(f"unpacking {line.count(',') + 1} packages")
+            checkout.progress.say("everything is here: unpacking")
 
     pip = [
         str(checkout.python),

@@ -44,7 +44,7 @@ def run_logged(
     """Run ``command`` with its output, standard error included, in the file ``log``."""
     lines = []
     with (
-        log.open("w", encoding="utf-8", errors="replace") as file,
+        log.open("w", buffering=1, encoding="utf-8", errors="replace") as file,  # whole lines, to be followed
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
