@@ -23,7 +23,6 @@ import orjson
 
 from router.catalog.catalog import Deployment
 from router.catalog.catalog import Provider as ProviderEntry
-from router.chat.openai_wire import body_for
 from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
 from router.errors import (
@@ -39,6 +38,7 @@ from router.providers.answer_stream import read_answer
 from router.providers.attempt_timer import AttemptTimer
 from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
+from router.providers.openai_compatible import chat_body
 
 __all__ = ["REQUIRED_ENVIRONMENT", "LiteLLMProvider"]
 
@@ -135,9 +135,7 @@ class LiteLLMProvider:
     def _arguments(
         self, request: ChatRequest, deployment: Deployment, deadlines: AttemptDeadlines, key_label: str | None
     ) -> dict[str, Any]:
-        arguments: dict[str, Any] = orjson.loads(
-            body_for(request, deployment.upstream_model, include_usage=True)
-        )
+        arguments: dict[str, Any] = orjson.loads(chat_body(request, deployment))
         return {
             **arguments,
             "api_key": self._keys.secret(key_label),

@@ -14,7 +14,6 @@ from typing import Final
 import httpx
 
 from router.catalog.catalog import Deployment, EngineLaunch
-from router.chat.openai_wire import body_for
 from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
 from router.errors import UpstreamStatus
@@ -22,7 +21,7 @@ from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
 from router.providers.engine_process import EnginePhase, EngineProcess
 from router.providers.exchange import UpstreamCall, exchange
-from router.providers.openai_compatible import chat_headers
+from router.providers.openai_compatible import chat_body, chat_headers
 
 __all__ = ["LocalEngineProvider", "SlotBook"]
 
@@ -129,7 +128,7 @@ class LocalEngineProvider:
         call = UpstreamCall(
             url=f"{address.url}/chat/completions",
             headers=chat_headers(address.token),
-            body=body_for(request, deployment.upstream_model, include_usage=True),
+            body=chat_body(request, deployment),
             keys=ProviderKeys({"engine": address.token}),
         )
         number = self._slots.enter(self._clock.monotonic())

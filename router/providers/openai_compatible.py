@@ -19,7 +19,7 @@ from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
 from router.providers.exchange import UpstreamCall, exchange
 
-__all__ = ["OpenAICompatibleProvider", "chat_headers"]
+__all__ = ["OpenAICompatibleProvider", "chat_body", "chat_headers"]
 
 _HEADERS: Final[Mapping[str, str]] = {
     "accept": "text/event-stream",
@@ -38,6 +38,16 @@ def chat_headers(secret: str | None, extra: Mapping[str, str] | None = None) -> 
     for name, value in (extra or {}).items():
         headers[name.lower()] = value
     return headers
+
+
+def chat_body(request: ChatRequest, deployment: Deployment) -> bytes:
+    """Return the body for a deployment: always streamed, usage asked for, never longer than it can answer."""
+    return body_for(
+        request,
+        deployment.upstream_model,
+        include_usage=True,
+        max_output_tokens=deployment.max_output_tokens,
+    )
 
 
 class OpenAICompatibleProvider:
@@ -69,7 +79,7 @@ class OpenAICompatibleProvider:
         call = UpstreamCall(
             url=self._url,
             headers=chat_headers(self._keys.secret(key_label), self._entry.headers),
-            body=body_for(request, deployment.upstream_model, include_usage=True),
+            body=chat_body(request, deployment),
             keys=self._keys,
         )
         return exchange(self._client, call, deadlines, self._clock)

@@ -105,8 +105,8 @@ class FakeUpstream:
                 actions = self.player.next_actions(str((request.body or {}).get("model", "")))
                 if not await self._watched(actions, request, reader, writer):
                     break
-        except ConnectionError:
-            pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the stream's own callback cannot stand a cancelled handler
         finally:
             self._handlers.discard(task)
             self.open_connections -= 1
