@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from router.api.application import build_api
 from router.api.health import build_health_routes
+from router.api.open_requests import OpenRequests
 from router.catalog.catalog import Catalog
 from router.clock import Clock, SystemClock
 from router.dispatch.dispatcher import Dispatcher
@@ -77,8 +78,10 @@ class Roundhouse:
             clock=clock,
             rng=rng,
         )
+        self.open_requests = OpenRequests()
         self.asgi: ASGIApp = build_api(
             gateway=self.gateway,
+            open_requests=self.open_requests,
             health_routes=build_health_routes(
                 gateway=self.gateway,
                 tracker=self.tracker,

@@ -19,6 +19,7 @@
     ├── Exhausted                     every candidate was left out or failed (429, 502, 503, 413, 404)
     ├── StreamInterrupted             the upstream failed after the first event had reached the client
     ├── ClientDisconnected            the client left; nobody is benched for it
+    ├── ShuttingDown                  503  the gateway is being stopped
     ├── StorageError                  the database cannot be used; recording degrades, requests go on
     └── InternalError                 500  a defect of the gateway's own
 
@@ -43,6 +44,7 @@ __all__ = [
     "InvalidRequest",
     "Origin",
     "RequestTooLarge",
+    "ShuttingDown",
     "SourcePosition",
     "StorageError",
     "StreamInterrupted",
@@ -301,6 +303,13 @@ class ClientDisconnected(GatewayError):
     status = 499
     code = "client_disconnected"
     origin = Origin.CLIENT
+
+
+class ShuttingDown(GatewayError):
+    """The gateway is being stopped, and this request did not end within the time that streams are given."""
+
+    status = 503
+    code = "shutting_down"
 
 
 class StorageError(GatewayError):

@@ -15,8 +15,10 @@ from contextlib import asynccontextmanager
 import structlog
 
 from router.catalog.catalog import Catalog
-from router.chat.features import read_features
-from router.chat.types import ChatRequest
+from router.chat.features import RequestFeatures, TaskKind, read_features
+from router.chat.finish_repair import FinishRepair
+from router.chat.task_clues import read_task_clues
+from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
 from router.dispatch.answer import Answer
 from router.dispatch.dispatcher import Dispatcher
@@ -29,6 +31,7 @@ from router.recording.recorder import Recorder
 from router.routing.candidate import RoutingDecision
 from router.routing.decide import decide
 from router.routing.resolve import resolve
+from router.routing.task import task_of
 from router.story import Story
 
 __all__ = ["Gateway"]
@@ -76,19 +79,28 @@ class Gateway:
         """
         entrypoint = resolve(request.model, self.catalog)
         features = read_features(request)
+        judged_as = _verdict(request, features) if entrypoint.judged else None
         health = self.snapshot()
-        return decide(features, entrypoint, self.catalog, health, now=health.taken_at, rng=self._rng)
+        return decide(
+            features,
+            entrypoint,
+            self.catalog,
+            health,
+            now=health.taken_at,
+            rng=self._rng,
+            judged_as=judged_as,
+        )
 
     @asynccontextmanager
-    async def answer(self, story: Story, request: ChatRequest) -> AsyncIterator[Answer]:
-        """Have ``request`` served; enters once a candidate has said its first word.
+    async def answer(self, story: Story, request: ChatRequest) -> AsyncIterator[AsyncIterator[ChatEvent]]:
+        """Have ``request`` served: enters with the events once a candidate has said its first word.
 
         Raises
         ------
         UnknownModel, Exhausted
             Before that: nobody has answered, and nobody will.
         StreamInterrupted
-            From the answer's events: it broke off after its first word.
+            From the events: it broke off after its first word.
         InternalError
             A defect of ours; the log has it.
 
@@ -99,9 +111,9 @@ class Gateway:
             story.dispatch = self._dispatcher.open(request, story.decision)
             async with story.dispatch as story.answer:
                 story.first_event_at = self._clock.monotonic()
-                yield story.answer
+                yield _ToldEvents(story.answer, story)
         except (asyncio.CancelledError, GeneratorExit):
-            story.error = ClientDisconnected("the client left, or the gateway is stopping")
+            story.error = story.cut or ClientDisconnected("the client left")
             raise
         except GatewayError as error:
             story.error = error
@@ -117,3 +129,33 @@ class Gateway:
         """Record a request that could not even be read."""
         story.error = error
         self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
+
+
+def _verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:
+    """Name the kind of work of a request to a judged entrypoint: by the built-in heuristic, for now."""
+    clues = read_task_clues(request)
+    return task_of(
+        features,
+        last_user_text=clues.last_user_text,
+        tool_names=clues.tool_names,
+        tool_results=clues.tool_results,
+    )
+
+
+class _ToldEvents:
+    """The events as the client is to see them; the story notes on the way what they say."""
+
+    __slots__ = ("_endings", "_events", "_story")
+
+    def __init__(self, answer: Answer, story: Story) -> None:
+        self._events = answer.events
+        self._story = story
+        self._endings = FinishRepair()
+
+    def __aiter__(self) -> AsyncIterator[ChatEvent]:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        event = await anext(self._events)
+        self._story.observe(event)
+        return self._endings.repair(event)

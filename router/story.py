@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from router.catalog.catalog import Catalog
 from router.catalog.pricing import cost_micros
-from router.chat.types import ChatRequest, Usage
+from router.chat.types import ChatEvent, ChatRequest, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from router.dispatch.answer import Answer
 from router.dispatch.dispatcher import Dispatch
-from router.errors import GatewayError, StreamInterrupted
+from router.errors import ClientDisconnected, GatewayError
 from router.recording.records import RequestRecord
 from router.routing.candidate import RoutingDecision
 
@@ -21,7 +21,10 @@ __all__ = ["Story"]
 
 @dataclass(slots=True)
 class Story:
-    """One request. ``received_at`` is wall-clock, ``started`` and ``first_event_at`` monotonic seconds."""
+    """One request. ``received_at`` is wall-clock, ``started`` and ``first_event_at`` monotonic seconds.
+
+    ``cut`` is why its serving was cancelled, where it was.
+    """
 
     request_id: str
     surface: str
@@ -32,6 +35,8 @@ class Story:
     dispatch: Dispatch | None = None
     answer: Answer | None = None
     first_event_at: float | None = None
+    output_characters: int = 0
+    cut: GatewayError | None = None
     error: GatewayError | None = None
 
     @property
@@ -46,9 +51,17 @@ class Story:
         runs = self.answer is not None and not any(attempt.committed for attempt in ended)
         return len(ended) + runs
 
+    def observe(self, event: ChatEvent) -> None:
+        """Count what the answer says, for answers whose upstream does not."""
+        for delta in event.deltas:
+            if isinstance(delta, TextDelta | ReasoningDelta):
+                self.output_characters += len(delta.text)
+            elif isinstance(delta, ToolCallDelta):
+                self.output_characters += len(delta.name or "") + len(delta.arguments)
+
     def record(self, catalog: Catalog, now: float) -> RequestRecord:
         """Fold into the record; ``now`` on the monotonic clock."""
-        usage = self.answer.usage if self.answer else None
+        usage = self._usage(catalog)
         return RequestRecord(
             request_id=self.request_id,
             received_at=self.received_at,
@@ -67,6 +80,20 @@ class Story:
             catalog_version=catalog.version,
         )
 
+    def _usage(self, catalog: Catalog) -> Usage | None:
+        """Return the upstream's count, else an estimate from characters, said to be one."""
+        if self.answer is None or self.decision is None:
+            return None
+        if self.answer.usage is not None:
+            return self.answer.usage
+        deployment = catalog.deployments.get(self.answer.deployment_id)
+        ratio = deployment.tokens_per_character if deployment else 0.3
+        return Usage(
+            input_tokens=self.decision.features.prompt_tokens(ratio),
+            output_tokens=round(self.output_characters * ratio),
+            estimated=True,
+        )
+
     def _cost(self, usage: Usage | None, catalog: Catalog) -> int | None:
         deployment = catalog.deployments.get(self.candidate) if self.candidate else None
         return cost_micros(usage, deployment.price) if usage and deployment else None
@@ -75,5 +102,6 @@ class Story:
         """Return the status that the client saw: a stream had its 200 before it broke off."""
         if self.error is None:
             return 200
-        streamed = self.request is not None and self.request.stream
-        return 200 if streamed and isinstance(self.error, StreamInterrupted) else self.error.http_status
+        streamed = self.request is not None and self.request.stream and self.answer is not None
+        left = isinstance(self.error, ClientDisconnected)
+        return 200 if streamed and not left else self.error.http_status

@@ -22,6 +22,7 @@ from router.api.error_response import error_body, plain_error_body, retry_header
 from router.api.explain import Explain
 from router.api.middleware import Edge, request_id_of
 from router.api.models import build_models_routes
+from router.api.open_requests import OpenRequests
 from router.api.root import build_root_routes
 from router.clock import Clock
 from router.errors import GatewayError, InternalError
@@ -36,6 +37,7 @@ _SHOWN_HEADERS = ("x-roundhouse-candidate", "x-roundhouse-attempts", "x-roundhou
 def build_api(
     *,
     gateway: Gateway,
+    open_requests: OpenRequests,
     health_routes: APIRouter,
     clock: Clock,
     running: Callable[[], AbstractAsyncContextManager[None]],
@@ -51,7 +53,12 @@ def build_api(
 
     app = FastAPI(title="Roundhouse", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     # The path of every token comes first, and without the framework's request parsing.
-    chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"], name="chat_completions")
+    chat = Route(
+        "/v1/chat/completions",
+        ChatCompletions(gateway, open_requests),
+        methods=["POST"],
+        name="chat_completions",
+    )
     explain = Route("/admin/explain", Explain(gateway), methods=["POST"], name="explain")
     app.router.routes[:0] = [chat, explain]
     app.include_router(build_models_routes(gateway))

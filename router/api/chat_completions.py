@@ -6,19 +6,19 @@ Plain ASGI, since this is the path that every token takes. Knows the wire; not w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from router.api.error_response import send_error
 from router.api.middleware import request_id_of
+from router.api.open_requests import OpenRequests
 from router.api.reply import Header, read_body, send_json
 from router.api.sse import DONE, EVENT_STREAM_HEADERS, data_frame, error_frame
 from router.chat.accumulate import accumulate
 from router.chat.openai_wire import is_usage_only, read_chat_request
 from router.chat.types import ChatRequest
-from router.errors import ClientDisconnected, GatewayError
+from router.errors import ClientDisconnected, GatewayError, InternalError, ShuttingDown
 from router.gateway import Gateway
 from router.story import Story
 
@@ -30,8 +30,9 @@ _SURFACE = "chat_completions"
 class ChatCompletions:
     """The endpoint, as an ASGI application."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, open_requests: OpenRequests) -> None:
         self._gateway = gateway
+        self._open = open_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -43,56 +44,64 @@ class ChatCompletions:
             if not isinstance(error, ClientDisconnected):
                 await send_error(send, error, story.request_id)
             return
-        serve = self._stream if request.stream else self._whole
-        await _while_connected(receive, lambda: serve(story, request, send))
+        work = self._stream if request.stream else self._whole
+        await self._open.serve(story, work(story, request, send), receive)
 
     async def _stream(self, story: Story, request: ChatRequest, send: Send) -> None:
         """Relay the upstream's frames as they came."""
-        started = False
+        started, ending = False, DONE
         try:
-            async with self._gateway.answer(story, request) as answer:
-                headers = [*EVENT_STREAM_HEADERS, *_headers(story)]
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async with self._gateway.answer(story, request) as events:
+                await send(_start(story))
                 started = True
-                async for event in answer.events:
-                    if event.frame is None or (is_usage_only(event) and not request.include_usage):
-                        continue
-                    await send(_piece(data_frame(event.frame.data)))
-                await send(_piece(DONE))
-        except GatewayError as error:
+                async for event in events:
+                    if event.frame is not None:
+                        if request.include_usage or not is_usage_only(event):
+                            await send(_piece(data_frame(event.frame.data)))
+                    elif event.is_semantic:
+                        raise InternalError(
+                            f"{story.candidate} said something in a wire that is not this one"
+                        )
+        except (GatewayError, asyncio.CancelledError) as error:
+            known = _known(error, story)
             if not started:
-                await send_error(send, error, story.request_id, _headers(story))
+                await send_error(send, known, story.request_id, _headers(story))
                 return
             # The client has seen a part: it is told, in the stream, and gets no [DONE].
-            await send(_piece(error_frame(error, story.request_id)))
-        await send({"type": "http.response.body", "body": b""})
+            ending = error_frame(known, story.request_id)
+        await send({"type": "http.response.body", "body": ending})
 
     async def _whole(self, story: Story, request: ChatRequest, send: Send) -> None:
         """Fold the events into one completion."""
         try:
-            async with self._gateway.answer(story, request) as answer:
-                completion = await accumulate(answer.events)
-        except GatewayError as error:
-            await send_error(send, error, story.request_id, _headers(story))
+            async with self._gateway.answer(story, request) as events:
+                completion = await accumulate(
+                    events,
+                    default_id=f"chatcmpl-{story.request_id}",
+                    default_created=int(story.received_at),
+                    default_model=request.model,
+                )
+        except (GatewayError, asyncio.CancelledError) as error:
+            await send_error(send, _known(error, story), story.request_id, _headers(story))
             return
         await send_json(send, 200, orjson.dumps(completion), _headers(story))
 
 
-async def _while_connected(receive: Receive, serve: Callable[[], Awaitable[None]]) -> None:
-    """Run ``serve`` and cancel it as soon as the client has left: the upstream is closed with it."""
+def _known(error: GatewayError | asyncio.CancelledError, story: Story) -> GatewayError:
+    """Return what to tell the client; a cancellation that is not our own stop goes on."""
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(story.cut, ShuttingDown):
+        return story.cut
+    raise error
 
-    async def watch(serving: asyncio.Task[None]) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        serving.cancel()
 
-    async def run() -> None:
-        await serve()
-
-    async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(run())
-        watching = tasks.create_task(watch(serving))
-        serving.add_done_callback(lambda _: watching.cancel())
+def _start(story: Story) -> dict[str, object]:
+    return {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [*EVENT_STREAM_HEADERS, *_headers(story)],
+    }
 
 
 def _piece(data: bytes) -> dict[str, object]:

@@ -117,6 +117,12 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
         sys.stdout.write(banner(settings, catalog, roundhouse.gateway.snapshot(), port))
         sys.stdout.flush()
 
-    server = AnnouncingServer(server_config(roundhouse.asgi, grace_s=settings.shutdown_grace_s), announce)
+    grace_s = settings.shutdown_grace_s
+    server = AnnouncingServer(
+        server_config(roundhouse.asgi, grace_s=grace_s),
+        announce=announce,
+        interrupt=roundhouse.open_requests.interrupt,
+        grace_s=grace_s,
+    )
     asyncio.run(server.serve(sockets=[listener]))
     return 0 if server.started else 1

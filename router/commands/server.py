@@ -5,6 +5,7 @@ Knows sockets and signals; not what is served.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 __all__ = ["AnnouncingServer", "server_config"]
+
+_CUT_AFTER_S = 2
 
 
 def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
@@ -26,22 +29,46 @@ def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(grace_s)),
+        # Streams are ended in words after grace_s; what is still open after that is cut.
+        timeout_graceful_shutdown=round(grace_s) + _CUT_AFTER_S,
     )
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Calls ``announce`` once it listens. The first signal stops it in order, the second at once."""
+    """Calls ``announce`` once it listens, and ``interrupt`` when streams had ``grace_s`` to end on their own.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    The first signal stops it in order, the second at once.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        announce: Callable[[], None],
+        interrupt: Callable[[], None],
+        grace_s: float,
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._interrupt = interrupt
+        self._grace_s = grace_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
         await super().startup(sockets=sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more requests, let the open ones end, then stop what runs beside them."""
+        async with asyncio.TaskGroup() as tasks:
+            hurrying = tasks.create_task(self._hurry())
+            await super().shutdown(sockets=sockets)
+            hurrying.cancel()
+
+    async def _hurry(self) -> None:
+        await asyncio.sleep(self._grace_s)
+        self._interrupt()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
