@@ -99,7 +99,8 @@ class BenchBook:
                 key=key,
                 until=until,
                 since=now,
-                kind=outcome.kind,
+                # A slot is busy whatever told us so: it returns by itself and may be a last resort.
+                kind=OutcomeKind.SLOT_BUSY if key.scope is Scope.SLOT else outcome.kind,
                 reason=outcome.detail or outcome.kind.value,
                 provenance=outcome.bench_from,
                 strikes=min(strikes, _MOST_STRIKES),

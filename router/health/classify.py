@@ -48,6 +48,8 @@ _DAY_S, _HOUR_S = 86_400.0, 3_600.0
 _GOOGLE_RESET_HOUR_UTC = 8
 _LEAST_DAILY_S = 60.0
 
+# Google uses OpenAI's sentence about credits for every limit; its quotas' names say which one it is.
+_GOOGLE_LIMIT = "resource_exhausted"
 _DAILY_QUOTA_ID = re.compile(r"perday", re.IGNORECASE)
 
 
@@ -134,7 +136,8 @@ def _ruling(
         name = _by_code(fields, fields.status or status)
         sentence = _by_sentence(fields.message, fields.status or status, vendor)
         # A code for any limit says less than a sentence that names the day, the balance or the length.
-        if name is not None and (name is not RulingName.RATE_LIMITED or sentence is None):
+        open_cause = name is RulingName.RATE_LIMITED and _GOOGLE_LIMIT not in fields.codes
+        if name is not None and not (open_cause and sentence is not None):
             return _daily(name, fields), fields
         if sentence is not None:
             return _daily(sentence, fields), fields

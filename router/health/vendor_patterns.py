@@ -337,7 +337,8 @@ PATTERNS: Mapping[str, tuple[VendorPattern, ...]] = MappingProxyType(
             *_rows(
                 _OPEN,
                 R.NO_BALANCE,
-                r"(?:your )?(?:account|organization|workspace) (?:has )?(?:insufficient|run out of|no remaining|no)"
+                r"(?:your )?(?:account|organization|workspace) (?:has )?"
+                r"(?:insufficient|run out of|no(?: remaining)?)"
                 r" (?:balance|credits?|funds)",
                 r"(?:insufficient|not enough) (?:balance|credits?|funds|quota)",
                 r"payment required",
