@@ -52,6 +52,7 @@ REQUIRED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
 """Variables that keep the library from the network and from ``.env`` files while it is imported."""
 
 _EXCERPT: Final = 2_000
+_INTERNAL_ERROR: Final = 500
 _LIBRARIES: Final = frozenset({"litellm", "openai"})
 # The library's own class names: they say more than the status, which it often makes up.
 _CODES: Final[Mapping[str, str]] = MappingProxyType(
@@ -182,6 +183,10 @@ def _translated(error: Exception, *, keys: ProviderKeys, now: float, answered: b
 
     Told apart by the names of the classes, since the library may not be imported where this module is.
     """
+    # Within a stream the library wraps what happened, for a router of its own.
+    original = getattr(error, "original_exception", None)
+    if isinstance(original, Exception):
+        error = original
     kinds = type(error).__mro__
     if not any(kind.__module__.partition(".")[0] in _LIBRARIES for kind in kinds):
         return error
@@ -189,7 +194,7 @@ def _translated(error: Exception, *, keys: ProviderKeys, now: float, answered: b
     said = keys.redact(str(getattr(error, "message", None) or error))[:_EXCERPT]
     if "APITimeoutError" in names:
         return UpstreamTimeout(said, phase=TimeoutPhase.STALL if answered else TimeoutPhase.FIRST_EVENT)
-    if "APIConnectionError" in names:
+    if "APIConnectionError" in names or _is_broken_connection(error):
         # The library also wraps what it cannot parse, and defects of its own, into this.
         return UpstreamBrokenStream(said) if answered else UpstreamUnreachable(said)
     status = getattr(error, "status_code", None)
@@ -205,6 +210,18 @@ def _translated(error: Exception, *, keys: ProviderKeys, now: float, answered: b
         body_excerpt=said,
         retry_after_s=parse_retry_after(headers, now),
     )
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Whether a broken connection lies behind what the library calls an internal error of the server."""
+    if getattr(error, "status_code", None) != _INTERNAL_ERROR:
+        return False
+    seen: BaseException | None = error
+    while seen is not None:
+        if type(seen).__name__ == "APIConnectionError":
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _import_library() -> ModuleType:
