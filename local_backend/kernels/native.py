@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from local_backend.errors import NativeUnavailable, UnsupportedModel
 from local_backend.gguf.format import GGMLType
@@ -141,10 +142,12 @@ class NativeKernels:
     def multiply(self, weight: Weight, inputs: FloatArray) -> FloatArray:
         """Multiply one matrix: inputs [T, columns] → [T, rows]; for tests and benchmarks."""
         out = np.empty((len(inputs), weight.rows), dtype=np.float32)
-        self._runtime.multiply(
-            _bind(self._native, weight), np.ascontiguousarray(inputs, dtype=np.float32), out
-        )
+        self._runtime.multiply(self._bind_once(weight), np.ascontiguousarray(inputs, dtype=np.float32), out)
         return out
+
+    def read(self, data: NDArray[np.uint8]) -> None:
+        """Read bytes once with all workers and drop them: the measure of what memory can give."""
+        self._runtime.read(data)
 
     def close(self) -> None:
         """Stop the worker threads. Later calls still work, on the caller's thread alone."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import pytest
 
-from local_backend.kernels.native import InstructionSet, NativeKernels
+from local_backend.kernels.native import InstructionSet, NativeKernels, available_sets
+from tests.availability import need
 
 MakeKernels = Callable[..., NativeKernels]
 
@@ -14,11 +16,12 @@ MakeKernels = Callable[..., NativeKernels]
 @pytest.fixture
 def make_kernels() -> Iterator[MakeKernels]:
     """Make kernels of an instruction set, closed after the test; skips a set the machine lacks."""
-    native = pytest.importorskip("local_backend._native", reason="build the package: python3 bootstrap.py")
+    built = find_spec("local_backend._native") is not None
+    need("the native module", built, "build the package: python3 bootstrap.py does")
     made: list[NativeKernels] = []
 
     def make(isa: InstructionSet = "", threads: int = 2) -> NativeKernels:
-        if isa and isa not in native.available_sets():
+        if isa and isa not in available_sets():
             pytest.skip(f"this machine has no {isa}")
         made.append(NativeKernels(isa, threads))
         return made[-1]

@@ -66,7 +66,9 @@ def test_a_token_outside_the_vocabulary_is_refused(make_kernels: MakeKernels, to
 def test_a_norm_of_the_wrong_size_is_refused(make_kernels: MakeKernels) -> None:
     head = random_weight(GGMLType.Q8_0, (4, 64), seed=0)
     with pytest.raises(ValueError, match="norm has 32 weights for 64"):
-        make_kernels().logits(np.zeros((1, 64), np.float32), float_weight(np.ones(32, np.float32)), head, 1e-5)
+        make_kernels().logits(
+            np.zeros((1, 64), np.float32), float_weight(np.ones(32, np.float32)), head, 1e-5
+        )
 
 
 def test_an_unknown_or_missing_set_is_refused(make_kernels: MakeKernels) -> None:
@@ -89,7 +91,7 @@ def test_positions_past_the_cache_are_refused(
     make_kernels: MakeKernels, start: int, tokens: int, rows: int
 ) -> None:
     layer = make_kernels().layer(PLAIN, float_weights(PLAIN), {})
-    with pytest.raises(ValueError, match="do not fit|positions start at 0"):
+    with pytest.raises(ValueError, match=r"do not fit|positions start at 0"):
         layer.forward(np.zeros((tokens, HIDDEN), np.float32), start, cache_of(rows))
 
 
@@ -101,7 +103,7 @@ def test_arrays_of_other_shapes_or_types_are_refused(make_kernels: MakeKernels) 
     with pytest.raises(ValueError, match="cache of values"):
         layer.forward(np.zeros((2, HIDDEN), np.float32), 0, LayerCache(good.keys, good.keys))
     with pytest.raises(TypeError):
-        layer.forward(np.zeros((2, HIDDEN), np.float64), 0, good)  # type: ignore[arg-type] # on purpose
+        layer.forward(np.zeros((2, HIDDEN), np.float64), 0, good)
     with pytest.raises(TypeError):
         layer.forward(np.zeros((2, 2 * HIDDEN), np.float32)[:, ::2], 0, good)
 
@@ -129,7 +131,11 @@ def test_a_weight_that_would_be_ignored_is_refused(make_kernels: MakeKernels) ->
 
 
 def test_what_the_specification_promises_must_be_there(make_kernels: MakeKernels) -> None:
-    for specification in (with_attention(sinks=True), with_attention(qk_norm=True), replace(PLAIN, post_norms=True)):
+    for specification in (
+        with_attention(sinks=True),
+        with_attention(qk_norm=True),
+        replace(PLAIN, post_norms=True),
+    ):
         with pytest.raises(ValueError, match="the layer needs a vector"):
             make_kernels().layer(specification, float_weights(PLAIN), {})
 

@@ -76,7 +76,11 @@ SETS: tuple[InstructionSet, ...] = ("scalar", "avx2", "avx512")
 
 def shapes_of(specification: LayerSpecification) -> dict[TensorRole, tuple[int, ...]]:
     a = specification.attention
-    query, key, value = a.heads * a.key_dimension, a.kv_heads * a.key_dimension, a.kv_heads * a.value_dimension
+    query, key, value = (
+        a.heads * a.key_dimension,
+        a.kv_heads * a.key_dimension,
+        a.kv_heads * a.value_dimension,
+    )
     shapes: dict[TensorRole, tuple[int, ...]] = {
         TensorRole.ATTENTION_NORM: (HIDDEN,),
         TensorRole.FEED_FORWARD_NORM: (HIDDEN,),
@@ -142,7 +146,8 @@ def float_weights(specification: LayerSpecification, seed: int = 0) -> dict[Tens
     rng = np.random.default_rng(seed)
     return {
         role: float_weight(
-            rng.normal(float(len(shape) == 1), 0.3, shape).astype(np.float32) * (1 if len(shape) == 1 else 0.6),
+            rng.normal(float(len(shape) == 1), 0.3, shape).astype(np.float32)
+            * (1 if len(shape) == 1 else 0.6),
             name=str(role),
         )
         for role, shape in shapes_of(specification).items()

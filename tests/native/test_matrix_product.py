@@ -47,7 +47,12 @@ def test_extreme_quants_do_not_overflow(make_kernels: MakeKernels, isa: Instruct
     kernels = make_kernels(isa)
     inputs = np.ones((5, 256), dtype=np.float32)
     inputs[:, ::2] = -1.0
-    for kind, byte in ((GGMLType.Q8_0, 0x80), (GGMLType.Q8_0, 0x7F), (GGMLType.Q6_K, 0xFF), (GGMLType.Q4_0, 0)):
+    for kind, byte in (
+        (GGMLType.Q8_0, 0x80),
+        (GGMLType.Q8_0, 0x7F),
+        (GGMLType.Q6_K, 0xFF),
+        (GGMLType.Q4_0, 0),
+    ):
         weight = random_weight(kind, (32, 256), seed=1)
         blocks = weight.data.reshape(-1, kind.block_bytes)
         if kind is GGMLType.Q6_K:

@@ -5,6 +5,7 @@
 #include "cpu/features.h"
 #include "cpu/topology.h"
 #include "layer/projection.h"
+#include "parallel/read_through.h"
 
 namespace roundhouse::bindings {
 
@@ -62,6 +63,11 @@ void head(Runtime& runtime, const BoundMatrix& bound, InputFloats inputs, Vector
                     out.data());
 }
 
+std::uint64_t read(Runtime& runtime, Bytes data) {
+  const nb::gil_scoped_release release;
+  return read_through(runtime.pool, {data.data(), data.size()});
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& module) {
@@ -80,6 +86,7 @@ void bind_runtime(nb::module_& module) {
       .def("embed", &embed_rows, nb::arg("matrix"), nb::arg("tokens").noconvert(), nb::arg("out").noconvert())
       .def("multiply", &multiply_matrix, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("out").noconvert())
       .def("head", &head, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("norm").noconvert(), nb::arg("epsilon"), nb::arg("out").noconvert())
+      .def("read", &read, nb::arg("data").noconvert(), "Reads the bytes once with all workers; their checksum.")
       .def("stop", [](Runtime& self) {
         const nb::gil_scoped_release release;
         self.pool.stop();

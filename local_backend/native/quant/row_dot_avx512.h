@@ -1,0 +1,176 @@
+// Dot products of a quantised row with a quantised activation over sixteen lanes, eight blocks of 32 at a time:
+// the blocks' scales are picked from the loaded bytes by one permutation and converted together, which is
+// what makes the difference in decode. For the types that matter most; the others use quant/row_dot.h.
+#pragma once
+
+#include "quant/block_types.h"
+#include "quant/kernels.h"
+#include "vector/simd_avx512.h"
+
+namespace roundhouse {
+namespace {
+
+struct ChunkDot {
+  static constexpr std::size_t chunk = 8;  // blocks
+
+  // The first `bytes` of memory from `p`, never touching what lies behind them.
+  static __m512i load_part(const std::byte* p, std::size_t offset, std::size_t bytes) {
+    if (bytes >= offset + 64) {
+      return _mm512_loadu_si512(p + offset);
+    }
+    if (bytes <= offset) {
+      return _mm512_setzero_si512();
+    }
+    return _mm512_maskz_loadu_epi8(~__mmask64{0} >> (64 - (bytes - offset)), p + offset);
+  }
+
+  // Lane i of the result: factor of block 2j for lanes 0-7, of block 2j+1 for lanes 8-15, the factors lying
+  // `step` lanes apart.
+  template <int Step>
+  static __m512 spread(__m512 factors, std::size_t pair) {
+    const __m512i first = _mm512_set1_epi32(static_cast<int>(2 * pair) * Step);
+    return _mm512_permutexvar_ps(_mm512_mask_add_epi32(first, 0xff00, first, _mm512_set1_epi32(Step)), factors);
+  }
+
+  // Nibbles of two blocks (the second only if present) -> 64 quants in order.
+  static __m512i nibbles(const std::uint8_t* first, const std::uint8_t* second, bool has_second) {
+    __m512i both = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first)));
+    if (has_second) {
+      both = _mm512_mask_broadcast_i32x4(both, 0xff00, _mm_loadu_si128(reinterpret_cast<const __m128i*>(second)));
+    }
+    const __m512i shifts = _mm512_setr_epi64(0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0,
+                                             0x0004000400040004, 0x0004000400040004);
+    return _mm512_and_si512(_mm512_srlv_epi16(both, shifts), _mm512_set1_epi8(0x0f));
+  }
+
+  static __m512i quants(const BlockQ4_1* block, bool has_second) {
+    return nibbles(block[0].nibbles, block[1].nibbles, has_second);
+  }
+  static __m512i quants(const BlockQ4_0* block, bool has_second) {
+    return nibbles(block[0].nibbles, block[1].nibbles, has_second);
+  }
+  static __m512i quants(const BlockQ8_0* block, bool has_second) {
+    __m512i both = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block[0].quants)));
+    if (has_second) {
+      both = _mm512_inserti64x4(both, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block[1].quants)), 1);
+    } else {
+      both = _mm512_zextsi256_si512(_mm512_castsi512_si256(both));
+    }
+    return _mm512_xor_si512(both, _mm512_set1_epi8(-128));
+  }
+
+  // Word `index * stride` of up to 256 bytes, for index 0..7, as floats.
+  template <int Words>
+  static __m256 scales(const std::byte* p, std::size_t bytes) {
+    const __m128i order = _mm_setr_epi16(0, Words, 2 * Words, 3 * Words, 4 * Words, 5 * Words, 6 * Words, 7 * Words);
+    const __m512i index = _mm512_zextsi128_si512(order);
+    __m512i picked = _mm512_permutex2var_epi16(load_part(p, 0, bytes), index, load_part(p, 64, bytes));
+    if constexpr (7 * Words >= 64) {  // the later words lie in the next 128 bytes
+      const __m512i later = _mm512_permutex2var_epi16(load_part(p, 128, bytes), index, load_part(p, 192, bytes));
+      constexpr unsigned in_first = (64 + Words - 1) / Words;
+      picked = _mm512_mask_mov_epi16(picked, static_cast<__mmask32>(0xffu << in_first), later);
+    }
+    return _mm256_cvtph_ps(_mm512_castsi512_si128(picked));
+  }
+
+  struct Sums {
+    __m512 products[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    __m512 minima = _mm512_setzero_ps();
+  };
+
+  template <class Block, int Step>
+  static void add_pairs(const Block* block, const ActivationRow& x, std::size_t first, std::size_t count,
+                        __m512 factors, Sums& sums) {
+    for (std::size_t pair = 0; 2 * pair < count; ++pair) {
+      const __m512i weights = quants(block + 2 * pair, 2 * pair + 1 < count);
+      const __m512i activation = _mm512_loadu_si512(x.quants + (first + 2 * pair) * small_block);
+      const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, activation);
+      __m512& sum = sums.products[pair & 1];
+      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), spread<Step>(factors, pair), sum);
+    }
+  }
+
+  // Up to eight blocks; `count` is a constant for all but a row's last chunk.
+  static void add(const BlockQ4_1* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
+    const auto* p = reinterpret_cast<const std::byte*>(block);
+    const std::size_t bytes = count * sizeof(BlockQ4_1);
+    const __m512i low = _mm512_setr_epi32(0, 5, 10, 15, 20, 25, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i third = load_part(p, 128, bytes);
+    const __m512i pairs = _mm512_permutex2var_epi32(load_part(p, 0, bytes), low, load_part(p, 64, bytes));
+    const __m512i last = _mm512_permutexvar_epi32(_mm512_set1_epi32(3), third);
+    const __m256i halves = _mm512_castsi512_si256(_mm512_mask_mov_epi32(pairs, 0x80, last));
+    const __m512 scale_and_minimum = _mm512_cvtph_ps(halves);  // d0 m0 d1 m1 ...
+    const __m512i interleave = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512 scale = _mm512_castps256_ps512(_mm256_loadu_ps(x.scale + first));
+    const __m512 sum = _mm512_castps256_ps512(_mm256_loadu_ps(x.sum32 + first));
+    const __m512 factors = _mm512_mul_ps(scale_and_minimum, _mm512_permutex2var_ps(scale, interleave, sum));
+    sums.minima = _mm512_mask_add_ps(sums.minima, 0xaaaa, sums.minima, factors);
+    add_pairs<BlockQ4_1, 2>(block, x, first, count, factors, sums);
+  }
+
+  template <class Block>
+  static void add_symmetric(const Block* block, const ActivationRow& x, std::size_t first, std::size_t count,
+                            float offset, Sums& sums) {
+    const auto* p = reinterpret_cast<const std::byte*>(block);
+    const __m256 scale = scales<sizeof(Block) / 2>(p, count * sizeof(Block));
+    const __m256 factors = _mm256_mul_ps(scale, _mm256_loadu_ps(x.scale + first));
+    const __m256 minima = _mm256_mul_ps(_mm256_mul_ps(scale, _mm256_set1_ps(-offset)),
+                                        _mm256_loadu_ps(x.sum32 + first));
+    sums.minima = _mm512_add_ps(sums.minima, _mm512_zextps256_ps512(minima));
+    add_pairs<Block, 1>(block, x, first, count, _mm512_castps256_ps512(factors), sums);
+  }
+  static void add(const BlockQ4_0* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
+    add_symmetric(block, x, first, count, 8.0f, sums);
+  }
+  static void add(const BlockQ8_0* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
+    add_symmetric(block, x, first, count, 128.0f, sums);
+  }
+
+  // Activation rows are padded to whole chunks with zero scales (matmul/activations.h).
+  template <class Block>
+  static float run(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
+    const auto* blocks = reinterpret_cast<const Block*>(row);
+    const std::size_t count = columns / small_block;
+    Sums sums;
+    std::size_t b = 0;
+    for (; b + chunk <= count; b += chunk) {
+      add(blocks + b, x, b, chunk, sums);
+    }
+    if (b < count) {
+      add(blocks + b, x, b, count - b, sums);
+    }
+    return Avx512::sum(_mm512_add_ps(_mm512_add_ps(sums.products[0], sums.products[1]), sums.minima));
+  }
+
+  static float q4_k(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
+    using Scales = RowDot<Avx512Half>;
+    Sums sums;
+    __m256 minima_sum = _mm256_setzero_ps();
+    const __m512i shifts = _mm512_setr_epi64(0, 0, 0, 0, 0x0004000400040004, 0x0004000400040004,
+                                             0x0004000400040004, 0x0004000400040004);
+    for (std::size_t b = 0; b < columns / super_block; ++b) {
+      const auto& block = *reinterpret_cast<const BlockQ4_K*>(row + b * sizeof(BlockQ4_K));
+      __m256 scales8;
+      __m256 minima8;
+      Scales::k_scales(block.packed_scales, scales8, minima8);
+      const __m256 minimum = _mm256_mul_ps(minima8, _mm256_set1_ps(_cvtsh_ss(block.minimum)));
+      minima_sum = _mm256_fmadd_ps(minimum, _mm256_loadu_ps(x.sum32 + b * chunk), minima_sum);
+      const __m256 scale = _mm256_mul_ps(scales8, _mm256_set1_ps(_cvtsh_ss(block.scale)));
+      const __m512 factors = _mm512_castps256_ps512(_mm256_mul_ps(scale, _mm256_loadu_ps(x.scale + b * chunk)));
+      for (std::size_t pair = 0; pair < 4; ++pair) {
+        const auto* p = reinterpret_cast<const __m256i*>(block.nibbles + 32 * pair);
+        const __m512i both = _mm512_broadcast_i64x4(_mm256_loadu_si256(p));
+        const __m512i weights = _mm512_and_si512(_mm512_srlv_epi16(both, shifts), _mm512_set1_epi8(0x0f));
+        const __m512i activation = _mm512_loadu_si512(x.quants + b * super_block + 64 * pair);
+        const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, activation);
+        __m512& sum = sums.products[pair & 1];
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), spread<1>(factors, pair), sum);
+      }
+    }
+    const __m512 total = _mm512_add_ps(sums.products[0], sums.products[1]);
+    return Avx512::sum(_mm512_sub_ps(total, _mm512_zextps256_ps512(minima_sum)));
+  }
+};
+
+}  // namespace
+}  // namespace roundhouse
