@@ -17,7 +17,7 @@ from router.installation.checkout import Checkout
 from router.installation.packages import install_sections
 from router.installation.refusal import Refusal
 
-__all__ = ["choose_compiler", "find_compiler", "fault_of"]
+__all__ = ["choose_compiler", "fault_of", "find_compiler"]
 
 _OLDEST = {"gcc": 11, "clang": 14}
 _NAMES = (
@@ -86,7 +86,7 @@ def choose_compiler(checkout: Checkout) -> dict[str, str]:
     Raises
     ------
     Refusal
-        Python's headers are missing, or only the machine's own compiler is wanted and none works.
+        Python's headers are missing, the choice means nothing, or no compiler works and zig is not wanted.
 
     """
     if sys.platform == "win32":
@@ -98,6 +98,8 @@ def choose_compiler(checkout: Checkout) -> dict[str, str]:
             "`apt install python3-dev`, then start again."
         )
     wanted = checkout.environ.get("ROUNDHOUSE_COMPILER", "")
+    if wanted not in {"", "zig", "system"}:
+        raise Refusal(f"ROUNDHOUSE_COMPILER is {wanted!r}: it is 'zig' or 'system', or not set.")
     name, wrong = (None, ()) if wanted == "zig" else find_compiler(checkout)
     if name:
         return {"CXX": name}
