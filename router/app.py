@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 import httpx
@@ -126,16 +126,16 @@ class Roundhouse:
         await self.database.aclose()
 
     def _beside(self) -> Iterator[Coroutine[object, object, None]]:
-        yield self._guarded("saving the health state", self._save_periodically())
+        yield self._guarded("saving the health state", self._save_periodically)
         if self._settings.start_engine:
             for name, provider in self.providers.items():
                 if isinstance(provider, LocalEngineProvider):
-                    yield self._guarded(f"the engine of provider {name}", provider.run())
+                    yield self._guarded(f"the engine of provider {name}", provider.run)
 
-    async def _guarded(self, what: str, work: Coroutine[object, object, None]) -> None:
+    async def _guarded(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Keep a defect beside the requests from taking them down with it."""
         try:
-            await work
+            await work()
         except Exception:  # noqa: BLE001 - whatever it was, requests go on and the log has it
             self._log.exception("something beside the requests has ended", what=what)
 

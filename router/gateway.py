@@ -16,11 +16,9 @@ import structlog
 
 from router.catalog.catalog import Catalog
 from router.chat.features import RequestFeatures, TaskKind, read_features
-from router.chat.finish_repair import FinishRepair
 from router.chat.task_clues import read_task_clues
 from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
-from router.dispatch.answer import Answer
 from router.dispatch.dispatcher import Dispatcher
 from router.errors import ClientDisconnected, GatewayError, InternalError
 from router.health.jitter import Randomness
@@ -32,7 +30,7 @@ from router.routing.candidate import RoutingDecision
 from router.routing.decide import decide
 from router.routing.resolve import resolve
 from router.routing.task import task_of
-from router.story import Story
+from router.story import Story, ToldEvents
 
 __all__ = ["Gateway"]
 
@@ -111,7 +109,7 @@ class Gateway:
             story.dispatch = self._dispatcher.open(request, story.decision)
             async with story.dispatch as story.answer:
                 story.first_event_at = self._clock.monotonic()
-                yield _ToldEvents(story.answer, story)
+                yield ToldEvents(story.answer, story)
         except (asyncio.CancelledError, GeneratorExit):
             story.error = story.cut or ClientDisconnected("the client left")
             raise
@@ -140,22 +138,3 @@ def _verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:
         tool_names=clues.tool_names,
         tool_results=clues.tool_results,
     )
-
-
-class _ToldEvents:
-    """The events as the client is to see them; the story notes on the way what they say."""
-
-    __slots__ = ("_endings", "_events", "_story")
-
-    def __init__(self, answer: Answer, story: Story) -> None:
-        self._events = answer.events
-        self._story = story
-        self._endings = FinishRepair()
-
-    def __aiter__(self) -> AsyncIterator[ChatEvent]:
-        return self
-
-    async def __anext__(self) -> ChatEvent:
-        event = await anext(self._events)
-        self._story.observe(event)
-        return self._endings.repair(event)

@@ -5,10 +5,12 @@ The gateway writes it, the surface reads from it what the answer's headers say. 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from router.catalog.catalog import Catalog
 from router.catalog.pricing import cost_micros
+from router.chat.finish_repair import FinishRepair
 from router.chat.types import ChatEvent, ChatRequest, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from router.dispatch.answer import Answer
 from router.dispatch.dispatcher import Dispatch
@@ -16,7 +18,7 @@ from router.errors import ClientDisconnected, GatewayError
 from router.recording.records import RequestRecord
 from router.routing.candidate import RoutingDecision
 
-__all__ = ["Story"]
+__all__ = ["Story", "ToldEvents"]
 
 
 @dataclass(slots=True)
@@ -105,3 +107,22 @@ class Story:
         streamed = self.request is not None and self.request.stream and self.answer is not None
         left = isinstance(self.error, ClientDisconnected)
         return 200 if streamed and not left else self.error.http_status
+
+
+class ToldEvents:
+    """The events as the client is to see them; the story notes on the way what they say."""
+
+    __slots__ = ("_endings", "_events", "_story")
+
+    def __init__(self, answer: Answer, story: Story) -> None:
+        self._events = answer.events
+        self._story = story
+        self._endings = FinishRepair()
+
+    def __aiter__(self) -> AsyncIterator[ChatEvent]:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        event = await anext(self._events)
+        self._story.observe(event)
+        return self._endings.repair(event)
