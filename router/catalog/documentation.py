@@ -73,7 +73,7 @@ candidates:
 _INTRODUCTION: Final = """\
 # Configuration: providers.yaml
 
-<!-- Written by `python -m router.catalog.documentation docs/configuration.md`; edit router/catalog/schema.py -->
+<!-- Written by `python -m router.catalog.documentation docs/configuration.md` from schema.py -->
 
 One file says who can answer, who is asked first, and what it costs. `roundhouse check` reads it and reports
 every problem at once, each with file, line and column and what to do; `roundhouse check --schema` prints its

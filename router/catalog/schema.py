@@ -37,6 +37,7 @@ __all__ = [
     "PriceSpec",
     "ProviderSpec",
     "ProvidersFile",
+    "Spec",
     "TaskFitSpec",
     "WeightsSpec",
     "json_schema",

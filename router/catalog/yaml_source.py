@@ -256,7 +256,11 @@ class _Reader:
             if not isinstance(event, NodeEvent):
                 continue
             key = self._key(event, depth)
-            value, nodes = self._node(self._next_node(), depth + 1)
+            value_event = self._next_node()
+            value, nodes = self._node(value_event, depth + 1)
+            if value.value is None and getattr(value_event, "value", None) == "":
+                # The parser places a value that is not there at the next token, maybe lines below.
+                value = Located(value.value, *_mark(event))
             total += nodes
             if key == "<<" and getattr(event, "style", None) is None:
                 merged.append(value)
