@@ -27,6 +27,7 @@ __all__ = [
     "installed_path",
     "is_loopback",
     "read_child_environment",
+    "read_database_url",
     "read_gateway_key",
     "read_provider_keys",
     "read_settings",
@@ -154,17 +155,12 @@ def read_settings(
     source = _Source(dict(flags or {}), dict(os.environ if environment is None else environment))
     config_flag = source.flags.get("config")
     config_path = find_configuration(Path(str(config_flag)) if config_flag else None, source.environment)
-    data_dir = Path(
-        source.text("data_dir") or platformdirs.user_data_dir("roundhouse", appauthor=False)
-    ).expanduser()
-    database_url = (
-        source.text("database_url") or f"sqlite+aiosqlite:///{data_dir.absolute() / 'roundhouse.sqlite3'}"
-    )
+    data_dir, database_url = _data_places(source)
     origins = source.environment.get(_PREFIX + "CORS_ORIGINS", "")
     return Settings(
         config_path=config_path,
         data_dir=data_dir,
-        database_url=_async_url(database_url),
+        database_url=database_url,
         host=source.text("host") or "127.0.0.1",
         port=source.port(),
         log_format=LogFormat(source.choice("log_format", LogFormat, LogFormat.CONSOLE)),
@@ -177,6 +173,21 @@ def read_settings(
             sorted(name for name in source.environment if name.startswith(_PREFIX) and name not in _KNOWN)
         ),
     )
+
+
+def read_database_url(
+    flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    """Return the URL that :func:`read_settings` would give; needs no ``providers.yaml``.
+
+    Raises
+    ------
+    ConfigurationError
+        The URL names a kind of database that is not supported.
+
+    """
+    source = _Source(dict(flags or {}), dict(os.environ if environment is None else environment))
+    return _data_places(source)[1]
 
 
 def read_provider_keys(
@@ -249,6 +260,13 @@ class _Source:
         if value not in allowed:
             raise _refused(self.named(name), f"{value!r} is not known", f"use one of {', '.join(allowed)}")
         return value
+
+
+def _data_places(source: _Source) -> tuple[Path, str]:
+    """Return the data directory and the database's URL, by default a file in it."""
+    named = source.text("data_dir") or platformdirs.user_data_dir("roundhouse", appauthor=False)
+    data_dir = Path(named).expanduser().absolute()
+    return data_dir, _async_url(source.text("database_url") or f"sqlite:///{data_dir / 'roundhouse.sqlite3'}")
 
 
 def _async_url(url: str) -> str:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 
-from router.settings import installed_path, read_settings
+from router.settings import installed_path, read_database_url
 from router.storage.database import Database
 
 __all__ = ["run"]
@@ -14,8 +14,8 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Migrate the database that the options name."""
-    settings = read_settings({"data_dir": options.data_dir, "database_url": options.database_url})
-    database = Database(settings.database_url, installed_path("migrations"), migrate_itself=True)
+    url = read_database_url({"data_dir": options.data_dir, "database_url": options.database_url})
+    database = Database(url, installed_path("migrations"), migrate_itself=True)
     asyncio.run(_migrate(database, options.to))
     sys.stdout.write(f"{database.shown_url} is at {options.to}\n")
     return 0
