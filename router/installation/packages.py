@@ -77,35 +77,55 @@ def install_sections(checkout: Checkout, name: str, sections: tuple[str, ...]) -
         elif line.startswith("Installing collected packages"):
             checkout.progress.say("everything is here: unpacking")
 
-    pip = [
-        str(checkout.python),
-        "-m",
-        "pip",
-        "install",
-        "--require-hashes",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-    ]
-    options = ["--no-compile", "--progress-bar", "off", "--retries", "2", "-r", str(requirements)]
+    pip = [str(checkout.python), "-m", "pip", "install", "--require-hashes", "--no-deps", "--no-compile"]
+    options = ["--only-binary", ":all:", "--progress-bar", "off", "--retries", "2", "-r", str(requirements)]
     log = checkout.log(name)
     installed = checkout.run([*pip, *options], log, checkout.clean_environ(), on_line)
     if installed.status:
         if "Installing collected packages" not in installed.output and checkout.finished_key("packages"):
-            checkout.installing.unlink()  # pip gave up before it touched anything: what was there still works
+            # pip gave up before it touched anything: what was there still works
+            checkout.installing.unlink(missing_ok=True)
         raise explain(installed.output, log, "The packages could not be installed.")
+
+
+def _is_foreign(checkout: Checkout) -> bool:
+    """Say whether a person made the ``.venv`` that is there: then it is not ours to delete."""
+    ours = checkout.finished_key("packages") or checkout.installing.exists()
+    return checkout.venv.exists() and not ours
+
+
+def _check_foreign_venv(checkout: Checkout) -> None:
+    settings = checkout.venv / "pyvenv.cfg"
+    text = settings.read_text(encoding="utf-8") if settings.exists() else ""
+    made_for = re.search(r"^version\S* *= *([\d.]+)", text, re.MULTILINE)
+    fits = made_for is not None and made_for[1] == platform.python_version() and checkout.python.exists()
+    if not fits or not (checkout.site_packages / "pip").exists():
+        raise Refusal(
+            f"{checkout.venv} was not made by bootstrap.py and does not fit (Python {platform.python_version()} "
+            "with pip is needed): move it away, then start again."
+        )
 
 
 def install_packages(checkout: Checkout) -> None:
     """Install the packages and the demo model; in a new ``.venv`` where the one there does not fit.
 
     A file marks the installation as unfinished: after an interruption nothing half-installed is trusted.
+
+    Raises
+    ------
+    Refusal
+        It cannot be done, or somebody else's ``.venv`` is in the way.
+
     """
     key, before = checkout.packages_key(), checkout.finished_key("packages")
-    if checkout.installing.exists():
-        checkout.progress.say("the last installation was interrupted: starting it anew")
-    keep = checkout.usable() and {**before, "lock": key["lock"]} == key
-    checkout.installing.touch()
+    if _is_foreign(checkout):
+        _check_foreign_venv(checkout)
+        keep = True
+    else:
+        if checkout.installing.exists():
+            checkout.progress.say("the last installation was interrupted: starting it anew")
+        keep = checkout.usable() and {**before, "lock": key["lock"]} == key
+        checkout.installing.touch()
     if not keep:
         checkout.progress.say(f"making .venv with Python {platform.python_version()}")
         make_venv(checkout)
@@ -115,4 +135,4 @@ def install_packages(checkout: Checkout) -> None:
     compile_all = [str(checkout.python), "-m", "compileall", "-q", "-j", "0", str(checkout.site_packages)]
     checkout.run(compile_all, checkout.log("compileall"), checkout.clean_environ())
     checkout.write_stamp("packages", key)
-    checkout.installing.unlink()
+    checkout.installing.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ def run_suite(folder: Path, suite: str, **environ: str) -> str:
     finished = subprocess.run(
         command,
         cwd=folder,
-        env=clean | {"PYTHONPATH": str(ROOT)} | environ,
+        env=clean | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environ,
         capture_output=True,
         text=True,
         check=False,

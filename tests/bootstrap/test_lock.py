@@ -19,9 +19,6 @@ HASH = r"--hash=sha256:[0-9a-f]{64}"
 ENTRY = re.compile(
     r"^(?P<requirement>[a-zA-Z0-9][^\\\n]*?)\s*(?P<hashes>(?:\\\n\s+" + HASH + r"\s*)*)$", re.MULTILINE
 )
-    r"^(?P<requirement>[a-zA-Z0-9][^\\\n]*?)\s*(?P<hashes>(?:\\\n\s+--hash=sha256:[0-9a-f]{64}\s*)*)$",
-    re.MULTILINE,
-)
 
 
 def entries() -> dict[str, list[tuple[Requirement, str]]]:

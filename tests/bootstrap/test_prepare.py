@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_the_first_start_makes_installs_and_builds(tmp_path: Path) -> None:
     _, run = prepared(tmp_path)
 
     assert run.calls("-m venv") == 1
-    assert run.calls("--require-hashes --no-deps --only-binary :all:") == 1
+    assert run.calls("--require-hashes --no-deps --no-compile --only-binary :all:") == 1
     assert run.calls("--no-build-isolation --no-deps --no-index") == 1
     assert run.calls("import local_backend._native") == 1
 
@@ -143,6 +144,46 @@ def test_an_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> No
     prepare(checkout)
 
     assert run.calls("-m venv") == 2
+
+
+def own_venv(root: Path, version: str) -> Path:
+    """Make a virtual environment as a person would have made it for this checkout."""
+    checkout = make_checkout(root, ScriptedPrograms())
+    (checkout.site_packages / "pip").mkdir(parents=True)
+    checkout.scripts.mkdir()
+    checkout.python.touch()
+    (checkout.venv / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version}\n")
+    (checkout.venv / "precious").touch()
+    return checkout.venv
+
+
+def test_an_environment_of_the_persons_own_is_used_where_it_fits(tmp_path: Path) -> None:
+    venv = own_venv(tmp_path, platform.python_version())
+    _, run = prepared(tmp_path)
+
+    assert (venv / "precious").exists()
+    assert run.calls("-m venv") == 0
+    assert run.calls("--require-hashes") == 1
+
+
+def test_a_failure_does_not_make_the_persons_environment_ours(tmp_path: Path) -> None:
+    venv = own_venv(tmp_path, platform.python_version())
+    run = ScriptedPrograms({"--require-hashes": Finished(1, "Installing collected packages: one\nkilled\n")})
+    checkout = make_checkout(tmp_path, run)
+    for _ in range(2):
+        with pytest.raises(Refusal):
+            prepare(checkout)
+
+    assert (venv / "precious").exists()
+
+
+def test_an_environment_of_the_persons_own_is_never_deleted(tmp_path: Path) -> None:
+    venv = own_venv(tmp_path, "3.10.1")
+    with pytest.raises(Refusal, match=r"was not made by bootstrap\.py"):
+        prepared(tmp_path)
+
+    assert (venv / "precious").exists()
+    assert not (tmp_path / ".bootstrap" / "installing").exists()
 
 
 def test_a_damaged_stamp_is_no_stamp(tmp_path: Path) -> None:
