@@ -101,8 +101,8 @@ def _check_foreign_venv(checkout: Checkout) -> None:
     fits = made_for is not None and made_for[1] == platform.python_version() and checkout.python.exists()
     if not fits or not (checkout.site_packages / "pip").exists():
         raise Refusal(
-            f"{checkout.venv} was not made by bootstrap.py and does not fit (Python {platform.python_version()} "
-            "with pip is needed): move it away, then start again."
+            f"{checkout.venv} was not made by bootstrap.py and does not fit (it needs Python "
+            f"{platform.python_version()} and pip): move it away, then start again."
         )
 
 
