@@ -6,7 +6,6 @@ Pure values; how they are computed is :mod:`router.routing.scoring` and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,24 +69,17 @@ class ScoreTerm:
 class Score:
     """A candidate's terms; the total is the weighted mean, so it lies in 0..1.
 
-    Immutable. The terms with their texts are only made when somebody reads them: of fifty candidates
-    one is asked, and building the others' explanations would cost more than deciding.
+    Immutable. A subclass may know its total at once and make the terms with their texts only when somebody
+    reads them (:meth:`_explain`): of fifty candidates one is asked, and building the others' explanations
+    would cost more than deciding.
     """
 
-    __slots__ = ("_explain", "_terms", "_total")
+    __slots__ = ("_terms", "_total")
 
     def __init__(self, terms: tuple[ScoreTerm, ...]) -> None:
         weight = sum(term.weight for term in terms)
         self._terms: tuple[ScoreTerm, ...] | None = terms
         self._total = sum(term.contribution for term in terms) / weight if weight else 0.0
-        self._explain: Callable[[], tuple[ScoreTerm, ...]] | None = None
-
-    @classmethod
-    def deferred(cls, total: float, explain: Callable[[], tuple[ScoreTerm, ...]]) -> Score:
-        """Make a score of known ``total`` whose terms are what ``explain()`` returns, once asked for."""
-        score = cls(())
-        score._total, score._terms, score._explain = total, None, explain
-        return score
 
     @property
     def total(self) -> float:
@@ -98,9 +90,12 @@ class Score:
     def terms(self) -> tuple[ScoreTerm, ...]:
         """Every term, in the order of the weights."""
         if self._terms is None:
-            self._terms = self._explain() if self._explain is not None else ()
-            self._explain = None
+            self._terms = self._explain()
         return self._terms
+
+    def _explain(self) -> tuple[ScoreTerm, ...]:
+        """Make the terms; only called where they were left for later."""
+        return ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Score) and self.terms == other.terms

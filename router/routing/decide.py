@@ -66,7 +66,7 @@ def decide(
     kind, serving = _serving(features, entrypoint, catalog, judged_as)
     needs = Needs.of(features, serving, now)
     scorer = Scorer(features, serving, kind, catalog, previous_deployment=previous_deployment)
-    ranked: list[tuple[float, float, Candidate]] = []
+    ranked: list[tuple[float, float, int, Candidate]] = []
     out: list[_Out] = []
     strangers: list[Exclusion] = []
     characters, known = features.prompt_characters, health.deployments
@@ -83,9 +83,10 @@ def decide(
             out.append((exclusion, deployment, state, prompt_tokens))
             continue
         score = scorer.score(deployment, state, prompt_tokens)
-        ranked.append((-round(score.total, _TIE_DIGITS), rng.random(), Candidate(deployment_id, score)))
-    ranked.sort(key=_rank)
-    candidates = [entry[2] for entry in ranked]
+        rank = -round(score.total, _TIE_DIGITS)
+        ranked.append((rank, rng.random(), len(ranked), Candidate(deployment_id, score)))
+    ranked.sort()
+    candidates = [entry[3] for entry in ranked]
     panic = len(candidates) < FLOOR and _add_last_resorts(candidates, out, scorer)
     if not candidates:
         _add_shortened(candidates, out, scorer, needs)
@@ -111,10 +112,6 @@ def _serving(
     if entrypoint.name in _KIND_VALUES:
         return TaskKind(entrypoint.name), entrypoint
     return judged_as if judged_as is not None else TaskKind.CHAT, entrypoint
-
-
-def _rank(entry: tuple[float, float, Candidate]) -> tuple[float, float]:
-    return entry[0], entry[1]
 
 
 def _soonest(entry: _Out) -> tuple[float, str]:

@@ -27,9 +27,9 @@ _LEAST_OUTPUT_TOKENS = 64
 class Needs:
     """What a request asks of a candidate, worked out once for all of them."""
 
-    features: RequestFeatures
     entrypoint: Entrypoint
     now: float
+    wanted_output_tokens: int | None
     capabilities: tuple[tuple[str, ExclusionReason], ...]
     forbidden_tags: frozenset[str]
 
@@ -46,9 +46,9 @@ class Needs:
             (features.needs_prefill, "prefill", ExclusionReason.LACKS_PREFILL),
         )
         return cls(
-            features=features,
             entrypoint=entrypoint,
             now=now,
+            wanted_output_tokens=features.wanted_output_tokens,
             capabilities=tuple((name, reason) for needed, name, reason in wanted if needed),
             forbidden_tags=frozenset(entrypoint.forbidden_tags),
         )
@@ -56,8 +56,8 @@ class Needs:
 
 def window_of(deployment: Deployment, health: DeploymentHealth) -> int:
     """Return the context window in tokens: the catalog's, or a smaller one that the upstream named."""
-    learned = health.learned_context_tokens
-    return deployment.context_tokens if learned is None else min(learned, deployment.context_tokens)
+    learned, listed = health.learned_context_tokens, deployment.context_tokens
+    return listed if learned is None or learned > listed else learned
 
 
 def exclusion_of(
@@ -125,7 +125,6 @@ def _lacking(capabilities: Capabilities, deployment_id: str, needs: Needs) -> Ex
 def _too_small(
     deployment: Deployment, health: DeploymentHealth, needs: Needs, prompt_tokens: int
 ) -> Exclusion | None:
-    wanted = needs.features.wanted_output_tokens
     bound = deployment.max_prompt_tokens
     if bound is not None and prompt_tokens > bound:
         detail = f"the prompt is about {prompt_tokens} tokens, given at most {bound}"
@@ -135,7 +134,9 @@ def _too_small(
     if window < least:
         detail = f"its window is {window} tokens, {needs.entrypoint.name} wants at least {least}"
         return Exclusion(deployment.id, ExclusionReason.CONTEXT_TOO_SMALL, detail)
-    output = min(_DEFAULT_OUTPUT_TOKENS, deployment.max_output_tokens) if wanted is None else wanted
+    output = needs.wanted_output_tokens
+    if output is None:
+        output = min(_DEFAULT_OUTPUT_TOKENS, deployment.max_output_tokens)
     if prompt_tokens + output > window:
         detail = f"about {prompt_tokens} + {output} tokens against a window of {window}"
         return Exclusion(deployment.id, ExclusionReason.CONTEXT_TOO_SMALL, detail)

@@ -40,6 +40,7 @@ _CHEAP_MICROS, _DEAR_MICROS = 100.0, 1_000_000.0
 _COST_SCALE = 1.0 / math.log(_DEAR_MICROS / _CHEAP_MICROS)
 _HALF_TIME_S = 15.0
 _HALF_LOAD = 4.0
+_SLOWEST = 0.01
 _CACHED_SHARE = 0.8
 _CACHE_FULL_TOKENS = 32_000
 # Stickiness has no weight of its own in the configuration: a share of the others' sum.
@@ -104,21 +105,22 @@ class Scorer:
 
     def score(self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int) -> Score:
         """Return the score of one candidate; its terms' texts are made only when read."""
-        value = self._values(deployment, health, prompt_tokens)
+        health_, fit, slack, cost, time_, load, stickiness = self._values(deployment, health, prompt_tokens)
         weight = self._weights
         total = (
-            value[0] * weight[0]
-            + value[1] * weight[1]
-            + value[2] * weight[2]
-            + value[3] * weight[3]
-            + value[4] * weight[4]
-            + value[5] * weight[5]
-            + value[6] * weight[6]
+            health_ * weight[0]
+            + fit * weight[1]
+            + slack * weight[2]
+            + cost * weight[3]
+            + time_ * weight[4]
+            + load * weight[5]
+            + stickiness * weight[6]
         ) / self._total_weight
-        return Score.deferred(total, lambda: self._terms(deployment, health, prompt_tokens))
+        return _ScoreOf(total, self, deployment, health, prompt_tokens)
 
     def _values(self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int) -> _Values:
-        output = min(self._expected_output, deployment.max_output_tokens)
+        output, longest = self._expected_output, deployment.max_output_tokens
+        output = min(output, longest)
         used = (prompt_tokens + output) / window_of(deployment, health)
         sticks = deployment.id == self._previous
         in_flight: float = health.in_flight
@@ -155,7 +157,8 @@ class Scorer:
         cost = self._cost_micros(deployment, prompt_tokens, output, sticks)
         if cost <= _CHEAP_MICROS:
             return 1.0
-        return max(0.0, 1.0 - math.log(cost / _CHEAP_MICROS) * _COST_SCALE)
+        value = 1.0 - math.log(cost / _CHEAP_MICROS) * _COST_SCALE
+        return max(0.0, value)
 
     def _ttft(self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int) -> float:
         by_size = health.ttft_by_size_s
@@ -175,7 +178,7 @@ class Scorer:
         if speed is None:
             speed = deployment.expected_tokens_per_s
         first = self._ttft(deployment, health, prompt_tokens)
-        return health.expected_wait_s + health.penalty_s + first + output / max(speed, 0.01)
+        return health.expected_wait_s + health.penalty_s + first + output / (speed or _SLOWEST)
 
     def _stickiness(self, deployment: Deployment, prompt_tokens: int) -> float:
         if not deployment.capabilities.prompt_cache:
@@ -196,9 +199,10 @@ class Scorer:
             total_s=self._seconds(deployment, health, prompt_tokens, output),
         )
 
-    def _terms(
+    def terms(
         self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int
     ) -> tuple[ScoreTerm, ...]:
+        """Return the terms that :meth:`score` adds up, each with what it was made from."""
         values = self._values(deployment, health, prompt_tokens)
         bases = self._bases(deployment, health, self._estimate(deployment, health, prompt_tokens))
         return tuple(
@@ -235,3 +239,28 @@ class Scorer:
             if deployment.id == self._previous
             else "has not served this conversation",
         )
+
+
+class _ScoreOf(Score):
+    """One candidate's score, whose terms are made when they are read."""
+
+    __slots__ = ("_deployment", "_health", "_prompt_tokens", "_scorer")
+
+    def __init__(
+        self,
+        total: float,
+        scorer: Scorer,
+        deployment: Deployment,
+        health: DeploymentHealth,
+        prompt_tokens: int,
+    ) -> None:
+        # The base would add up terms that are not there yet.
+        self._total = total
+        self._terms = None
+        self._scorer = scorer
+        self._deployment = deployment
+        self._health = health
+        self._prompt_tokens = prompt_tokens
+
+    def _explain(self) -> tuple[ScoreTerm, ...]:
+        return self._scorer.terms(self._deployment, self._health, self._prompt_tokens)
