@@ -117,6 +117,8 @@ class Checkout:
     def only_one_start(self) -> Iterator[None]:
         """Hold the checkout's lock; a second start waits for the first.
 
+        Programs run meanwhile inherit it: where this process is killed, the next start waits for them too.
+
         Raises
         ------
         Refusal
@@ -142,6 +144,7 @@ class Checkout:
                 except BlockingIOError:
                     self.progress.say("another start prepares this checkout: waiting for it")
                     fcntl.flock(file, fcntl.LOCK_EX)
+                os.set_inheritable(file.fileno(), True)
             yield
 
     def _stamp(self, stage: Stage) -> Path:

@@ -53,6 +53,7 @@ def run_logged(
             env=environ,
             encoding="utf-8",
             errors="replace",
+            close_fds=False,  # what was made inheritable, such as a held lock, is meant to be inherited
         ) as process,
     ):
         for line in process.stdout or ():
