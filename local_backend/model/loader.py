@@ -45,6 +45,7 @@ class ModelFile:
         self.specification = specification
         self.weights = weights
         self.vocabulary = vocabulary
+        self.chat_template = archive.metadata.optional_text(CHAT_TEMPLATE_KEY)
 
     @property
     def path(self) -> Path:
@@ -55,11 +56,6 @@ class ModelFile:
     def metadata(self) -> Metadata:
         """The file's key-value pairs."""
         return self.archive.metadata
-
-    @property
-    def chat_template(self) -> str | None:
-        """Source of the file's chat template."""
-        return self.metadata.optional_text(CHAT_TEMPLATE_KEY)
 
     def close(self) -> None:
         """Unmap the files; views that are still held keep their mapping until they go."""
