@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from local_backend import __version__
-from local_backend.commands import bench, generate, serve
+from local_backend.commands import bench, generate, inspect_model, plan_model, serve
 from local_backend.errors import EngineError
 
 __all__ = ["build_parser", "main"]
@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"roundhouse engine {__version__}")
     parser.add_argument("--verbose", "-v", action="store_true", help="log more, on standard error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (generate, serve, bench):
+    for command in (inspect_model, plan_model, generate, serve, bench):
         command.add_arguments(commands)
     return parser
 

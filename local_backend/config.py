@@ -71,7 +71,7 @@ class ServerConfig:
     token: str | None = None
     queue_limit: int = 16
     keep_alive_s: float = 10.0
-    grace_s: float = 1.5
+    grace_s: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= _LARGEST_PORT:

@@ -5,6 +5,7 @@
     EngineError
     ├── BadModelFile            the file is not what it claims: path, place (field, tensor, byte), problem
     ├── UnsupportedModel        a sound file that this engine cannot run: architecture or block type by name
+    ├── TooLargeForMemory       the model does not fit here; the message has the numbers and a remedy
     ├── InvalidRequest          the request cannot be served as written
     │   └── ContextOverflow     prompt with wanted output longer than the context
     ├── Overloaded              the queue is full; retry_after_s says when to come back
@@ -31,6 +32,7 @@ __all__ = [
     "Loading",
     "NativeUnavailable",
     "Overloaded",
+    "TooLargeForMemory",
     "Unauthorised",
     "UnsupportedModel",
 ]
@@ -66,6 +68,13 @@ class UnsupportedModel(EngineError):
         self.path = path
         self.feature = feature
         self.supported = supported
+
+
+class TooLargeForMemory(EngineError):
+    """The model does not fit into this machine's memory; nothing was loaded."""
+
+    status = 503
+    code = "does_not_fit"
 
 
 class InvalidRequest(EngineError):

@@ -14,18 +14,22 @@ from typing import Any, TypeAlias
 from local_backend.config import EngineConfig, KernelPreference
 from local_backend.engine.engine import Engine, TokenTable
 from local_backend.engine.forward import ForwardContext, compute, last_logits, prepare
-from local_backend.errors import InvalidRequest, UnsupportedModel
+from local_backend.errors import InvalidRequest, TooLargeForMemory, UnsupportedModel
 from local_backend.kernels import select
 from local_backend.kernels.base import Kernels
 from local_backend.kv_cache.sequence_cache import SequenceCache
 from local_backend.model.chat_template import ChatTemplate
 from local_backend.model.default_model import resolve_model
 from local_backend.model.loader import ModelFile, open_model
+from local_backend.model.quantities import bytes_text
 from local_backend.model.specification import ModelSpecification
 from local_backend.model.tokenizer import Tokenizer
 from local_backend.model.weights import ModelWeights, Weight
+from local_backend.plan.hardware import probe
+from local_backend.plan.placement import PlacementPlan
+from local_backend.plan.planner import plan
 
-__all__ = ["LoadedModel", "RenderChat", "load_model", "public_name"]
+__all__ = ["LoadedModel", "RenderChat", "context_within", "load_model", "public_name"]
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ def load_model(model: str, config: EngineConfig, progress: Callable[[float], Non
         file = open_model(resolve_model(model))
         undo.callback(file.close)
         progress(_OPENED)
-        context_tokens = _context_tokens(file.specification, config.context_tokens)
+        context_tokens = _planned_context(file, config)
         tokenizer = Tokenizer(file.vocabulary)
         render_chat = _renderer(file, tokenizer)
         progress(_TOKENIZED)
@@ -137,7 +141,8 @@ def _warm_up(forward: ForwardContext, cache: SequenceCache) -> None:
     cache.truncate(0)
 
 
-def _context_tokens(specification: ModelSpecification, wanted: int | None) -> int:
+def context_within(specification: ModelSpecification, wanted: int | None) -> int:
+    """Return the wanted context, or a usual one. Raises ``InvalidRequest`` beyond what was trained."""
     trained = specification.context_tokens
     if wanted is None:
         return min(trained, _DEFAULT_CONTEXT)
@@ -147,6 +152,21 @@ def _context_tokens(specification: ModelSpecification, wanted: int | None) -> in
             param="context",
         )
     return wanted
+
+
+def _planned_context(file: ModelFile, config: EngineConfig) -> int:
+    """Return the context to reserve: the wanted one, or without a wish the largest that fits."""
+    wanted = context_within(file.specification, config.context_tokens)
+    result = plan(file.specification, file.weights, probe(), wanted, prefill_chunk=config.prefill_chunk)
+    if isinstance(result, PlacementPlan):
+        return wanted
+    if config.context_tokens is None and result.fitting_context is not None:
+        _log.warning("memory allows a context of %d tokens instead of %d", result.fitting_context, wanted)
+        return result.fitting_context
+    raise TooLargeForMemory(
+        f"{file.path}: needs {bytes_text(result.needed_bytes)} with a context of {wanted} tokens, "
+        f"{bytes_text(result.available_bytes)} are there. {result.remedy}"
+    )
 
 
 def _renderer(file: ModelFile, tokenizer: Tokenizer) -> RenderChat:
