@@ -1,0 +1,48 @@
+"""A tiny model of every family continues as llama.cpp continues it, through the slow reference kernels.
+
+``data/families.json`` was written by ``record_families.py``. This is the right value of metadata, tensor
+roles and shapes together: a swapped role or a wrong rotation changes every token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from local_backend.engine.forward import compute, last_logits, prepare
+from local_backend.kernels.reference import ReferenceKernels
+from local_backend.kv_cache.sequence_cache import SequenceCache
+from local_backend.model.loader import open_model
+from tests.local_backend.model.record_families import SEED
+from tests.local_backend.tiny_gguf import write_tiny_model
+
+FAMILIES: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "families.json").read_text("utf-8"))[
+    "families"
+]
+TIE = 0.02  # logits closer than this may come in either order on another machine
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_a_tiny_model_continues_as_in_llama_cpp(tmp_path: Path, architecture: str) -> None:
+    path = write_tiny_model(tmp_path / "m.gguf", architecture, seed=SEED, tied=False)
+    recorded = FAMILIES[architecture]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded["sha256"], (
+        "record_families.py must run again"
+    )
+    model = open_model(path)
+    context = prepare(model.specification, model.weights, ReferenceKernels(), lambda _: None)
+
+    for record in recorded["records"]:
+        cache = SequenceCache(model.specification, 64)
+        tokens = record["prompt"]
+        for expected in record["greedy"]:
+            logits = last_logits(context, compute(context, tokens, cache, lambda: False))
+            logits[list(model.vocabulary.end_tokens)] = -np.inf
+            best = int(np.argmax(logits))
+            assert best == expected or logits[best] - logits[expected] < TIE
+            tokens = [expected]
