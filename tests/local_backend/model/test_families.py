@@ -18,8 +18,7 @@ from local_backend.engine.forward import compute, last_logits, prepare
 from local_backend.kernels.reference import ReferenceKernels
 from local_backend.kv_cache.sequence_cache import SequenceCache
 from local_backend.model.loader import open_model
-from tests.local_backend.model.record_families import SEED
-from tests.local_backend.tiny_gguf import write_tiny_model
+from tests.local_backend.model.family_variants import variants
 
 FAMILIES: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "families.json").read_text("utf-8"))[
     "families"
@@ -27,10 +26,10 @@ FAMILIES: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "familie
 TIE = 0.02  # logits closer than this may come in either order on another machine
 
 
-@pytest.mark.parametrize("architecture", FAMILIES)
-def test_a_tiny_model_continues_as_in_llama_cpp(tmp_path: Path, architecture: str) -> None:
-    path = write_tiny_model(tmp_path / "m.gguf", architecture, seed=SEED, tied=False)
-    recorded = FAMILIES[architecture]
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_tiny_model_continues_as_in_llama_cpp(tmp_path: Path, name: str) -> None:
+    path = variants()[name].write(tmp_path / "m.gguf")
+    recorded = FAMILIES[name]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded["sha256"], (
         "record_families.py must run again"
     )
@@ -46,3 +45,9 @@ def test_a_tiny_model_continues_as_in_llama_cpp(tmp_path: Path, architecture: st
             best = int(np.argmax(logits))
             assert best == expected or logits[best] - logits[expected] < TIE
             tokens = [expected]
+
+
+def test_every_variant_is_recorded_and_differs_from_the_others() -> None:
+    assert set(FAMILIES) == set(variants())
+    answers = [str(recorded["records"]) for recorded in FAMILIES.values()]
+    assert len(set(answers)) == len(answers)
