@@ -52,15 +52,11 @@ def build_api(
             yield
 
     app = FastAPI(title="Roundhouse", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    # The path of every token comes first, and without the framework's request parsing.
-    chat = Route(
-        "/v1/chat/completions",
-        ChatCompletions(gateway, open_requests),
-        methods=["POST"],
-        name="chat_completions",
-    )
-    explain = Route("/admin/explain", Explain(gateway), methods=["POST"], name="explain")
-    app.router.routes[:0] = [chat, explain]
+    surfaces: dict[str, ASGIApp] = {
+        "/v1/chat/completions": ChatCompletions(gateway, open_requests),
+        "/admin/explain": Explain(gateway),
+    }
+    app.router.routes[:0] = [Route(path, one, methods=["POST"]) for path, one in surfaces.items()]
     app.include_router(build_models_routes(gateway))
     app.include_router(health_routes)
     app.include_router(build_root_routes(gateway))
@@ -73,7 +69,14 @@ def build_api(
             allow_headers=["*"],
             expose_headers=list(_SHOWN_HEADERS),
         )
-    return Edge(app, clock=clock, max_body_bytes=gateway.catalog.limits.max_body_bytes, api_key=api_key)
+    return Edge(
+        app,
+        clock=clock,
+        max_body_bytes=gateway.catalog.limits.max_body_bytes,
+        api_key=api_key,
+        # Answers to web pages need the headers that a layer of the framework adds.
+        direct={} if cors_origins else surfaces,
+    )
 
 
 def _add_error_handlers(app: FastAPI) -> None:

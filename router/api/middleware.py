@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -33,10 +34,23 @@ def request_id_of(scope: Scope) -> str:
 
 
 class Edge:
-    """The outermost application. ``api_key`` empty means that everybody may come in."""
+    """The outermost application. ``api_key`` empty means that everybody may come in.
 
-    def __init__(self, app: ASGIApp, *, clock: Clock, max_body_bytes: int, api_key: str = "") -> None:
+    ``direct`` are applications that a POST to exactly that path reaches without a way through ``app``: a
+    framework's layers cost more than the whole of routing.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        clock: Clock,
+        max_body_bytes: int,
+        api_key: str = "",
+        direct: Mapping[str, ASGIApp] | None = None,
+    ) -> None:
         self._app = app
+        self._direct = dict(direct or {})
         self._clock = clock
         self._max_body_bytes = max_body_bytes
         self._api_key = api_key.encode()
@@ -52,7 +66,8 @@ class Edge:
         started = self._clock.monotonic()
         try:
             self._admit(scope)
-            await self._app(scope, receive, reply.send)
+            app = self._direct.get(scope["path"], self._app) if scope["method"] == "POST" else self._app
+            await app(scope, receive, reply.send)
         except GatewayError as error:
             await reply.last_resort(error)
         except Exception:  # noqa: BLE001 - whatever it was, the client gets an answer and the log the story

@@ -18,7 +18,8 @@ __all__ = ["Recorder", "RecorderStatus"]
 
 _QUEUE_LIMIT = 20_000
 _BATCH_LIMIT = 500
-_LINGER_S = 0.05
+# A batch costs about as much as twenty rows; what a crash may lose is bounded by this.
+_LINGER_S = 0.25
 _RETRY_DELAYS_S = (0.1, 0.5, 2.0)
 
 Sink = Callable[[Sequence[RequestRecord]], Awaitable[None]]
@@ -49,7 +50,8 @@ class Recorder:
         self._observers = tuple(observers)
         self._retry_delays_s = tuple(retry_delays_s)
         self._queue: asyncio.Queue[RequestRecord | None] = asyncio.Queue(maxsize=queue_limit)
-        self._closing = asyncio.Event()
+        self._closing = False
+        self._hurry = asyncio.Event()
         self._written = 0
         self._lost = 0
         self._in_hand = 0
@@ -78,8 +80,7 @@ class Recorder:
             first = await self._queue.get()
             if first is None:
                 return
-            if not self._closing.is_set():
-                await asyncio.sleep(_LINGER_S)
+            await self._linger()
             batch, ended = self._drain(first)
             await self._write(batch)
             for _ in batch:
@@ -89,11 +90,15 @@ class Recorder:
 
     async def flush(self) -> None:
         """Wait until everything that was put so far is written, or given up."""
+        self._hurry.set()
         await self._queue.join()
+        if not self._closing:
+            self._hurry.clear()
 
     def close(self) -> None:
         """Ask :meth:`run` to write what is left and return; its owner bounds the wait."""
-        self._closing.set()
+        self._closing = True
+        self._hurry.set()
         try:
             self._queue.put_nowait(None)
         except asyncio.QueueFull:
@@ -101,6 +106,14 @@ class Recorder:
             self._queue.task_done()
             self._lose(1, "the queue is full")
             self._queue.put_nowait(None)
+
+    async def _linger(self) -> None:
+        """Let more records come, unless somebody waits for these."""
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
 
     def _drain(self, first: RequestRecord) -> tuple[list[RequestRecord], bool]:
         batch = [first]
@@ -120,7 +133,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - recording never takes anything down with it
                 self._degrade(str(error))
                 delay = next(delays, None)
-                if delay is None or self._closing.is_set():
+                if delay is None or self._closing:
                     self._lose(len(batch), str(error))
                     break
                 await asyncio.sleep(delay)
