@@ -6,6 +6,7 @@ Knows pip's editable installation over scikit-build-core; not which compiler or 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 from router.installation.checkout import Checkout
@@ -13,6 +14,18 @@ from router.installation.compiler import choose_compiler
 from router.installation.refusal import Refusal, explain
 
 __all__ = ["build_native"]
+
+_LINES_OF_AN_ERROR = 12
+
+
+def _from_first_error(output: str) -> str:
+    """Return what follows the compiler's or CMake's first error; pip's own words about it come much later."""
+    lines = output.splitlines()
+    starts = (
+        i for i, line in enumerate(lines) if re.search(r":\d+: (fatal )?error|: error: |CMake Error", line)
+    )
+    first = next(starts, None)
+    return output if first is None else "\n".join(lines[first : first + _LINES_OF_AN_ERROR])
 
 
 def build_native(checkout: Checkout) -> None:
@@ -51,7 +64,8 @@ def build_native(checkout: Checkout) -> None:
     ]
     built = checkout.run([*pip, "--editable", str(checkout.root)], checkout.log("build"), environ)
     if built.status:
-        raise explain(built.output, checkout.log("build"), "The engine could not be compiled.")
+        output = _from_first_error(built.output)
+        raise explain(output, checkout.log("build"), "The engine could not be compiled.")
     link.unlink(missing_ok=True)
     load = [str(checkout.python), "-c", "import local_backend._native"]
     loaded = checkout.run(load, checkout.log("load"), checkout.clean_environ())

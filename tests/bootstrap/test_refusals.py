@@ -59,15 +59,15 @@ def test_what_nobody_foresaw_shows_the_last_lines(tmp_path: Path) -> None:
     assert "line 24" not in told
 
 
-def test_a_failed_compilation_shows_the_log_and_its_end(tmp_path: Path) -> None:
-    told = refusal_of(
-        tmp_path, ScriptedPrograms({"--editable": Finished(1, "a.cpp:3: error: expected ';'\n")})
-    )
+def test_a_failed_compilation_shows_the_log_and_the_first_error(tmp_path: Path) -> None:
+    output = "[1/9] fine\na.cpp:3:7: error: expected ';'\n" + "pip has much to say\n" * 40
+    told = refusal_of(tmp_path, ScriptedPrograms({"--editable": Finished(1, output)}))
 
     assert told.startswith(
         f"The engine could not be compiled. The log: {tmp_path / '.bootstrap' / 'build.log'}"
     )
-    assert "a.cpp:3: error" in told
+    assert "    a.cpp:3:7: error: expected ';'" in told
+    assert "[1/9] fine" not in told
 
 
 def test_a_module_that_cannot_be_loaded_is_not_called_built(tmp_path: Path) -> None:
