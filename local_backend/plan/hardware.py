@@ -7,13 +7,12 @@ Source: proc(5), the kernel's control group documentation (v1 and v2).
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from local_backend.config import default_threads
 from local_backend.model.quantities import bytes_text, table_text
@@ -21,7 +20,7 @@ from local_backend.model.quantities import bytes_text, table_text
 __all__ = ["HardwareProfile", "probe"]
 
 _KIB = 1024
-_NO_LIMIT_V1 = 1 << 60  # version 1 writes a number near the largest for "no limit"
+_NO_LIMIT = 1 << 60  # version 1 writes a number near the largest for "no limit"
 # Names as Linux spells them; everything the kernels may want to know.
 _INSTRUCTION_SETS = (
     "avx2",
@@ -81,15 +80,16 @@ class HardwareProfile:
         return table_text(rows)
 
     @classmethod
-    def from_mapping(cls, raw: Mapping[str, Any]) -> HardwareProfile:
-        """Read the fields of a JSON object. Raises ``KeyError`` or ``TypeError`` for anything else."""
+    def from_json(cls, text: str) -> HardwareProfile:
+        """Read the fields of a JSON object. Raises ``ValueError``, ``KeyError`` or ``TypeError`` otherwise."""
+        raw = json.loads(text)
         return cls(**{**raw, "instruction_sets": tuple(raw["instruction_sets"])})
 
 
 def probe(root: Path = Path("/")) -> HardwareProfile:
     """Look at the machine. ``root`` is where ``proc`` and ``sys`` are found; tests put others there."""
     memory = _linux_memory(root) or _other_memory()
-    limits = _control_group_v2(root) or _control_group_v1(root)
+    limits = _unified_limit(root) or _controller_limit(root)
     return HardwareProfile(
         total_bytes=memory.total,
         available_bytes=memory.available,
@@ -174,8 +174,8 @@ def _windows_memory() -> _Memory | None:
     return _Memory(status.total, status.available, swap, "GlobalMemoryStatusEx")
 
 
-def _control_group_v2(root: Path) -> _Limit | None:
-    """Find the tightest limit from our own group up to the root."""
+def _unified_limit(root: Path) -> _Limit | None:
+    """Find the tightest limit of the unified hierarchy (version 2), from our own group up to the root."""
     found = re.search(r"^0::(/.*)$", _read(root / "proc/self/cgroup") or "", re.MULTILINE)
     if found is None:
         return None
@@ -194,7 +194,8 @@ def _control_group_v2(root: Path) -> _Limit | None:
     return min(limits, key=lambda limit: limit.left, default=None)
 
 
-def _control_group_v1(root: Path) -> _Limit | None:
+def _controller_limit(root: Path) -> _Limit | None:
+    """Find the limit of the memory controller (version 1), of our own group or of all."""
     groups = _read(root / "proc/self/cgroup") or ""
     found = re.search(r"^\d+:(?:[\w,]*,)?memory(?:,[\w,]*)?:(/.*)$", groups, re.MULTILINE)
     if found is None:
@@ -205,7 +206,7 @@ def _control_group_v1(root: Path) -> _Limit | None:
         used = _read(group / "memory.usage_in_bytes")
         if limit is None or used is None:
             continue
-        if int(limit) >= _NO_LIMIT_V1:
+        if int(limit) >= _NO_LIMIT:
             return None
         stat = _numbers(_read(group / "memory.stat"), r"^(\w+) (\d+)$")
         kept = int(used) - stat.get("total_inactive_file", 0) - stat.get("total_active_file", 0)

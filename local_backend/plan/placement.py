@@ -85,7 +85,7 @@ class PlacementPlan:
                 for item in raw["placements"]
             ),
             ledger=Ledger.from_json(json.dumps(raw["ledger"])),
-            hardware=HardwareProfile.from_mapping(raw["hardware"]),
+            hardware=HardwareProfile.from_json(json.dumps(raw["hardware"])),
             reserve_bytes=raw["reserve_bytes"],
         )
 
