@@ -81,7 +81,7 @@ class HardwareProfile:
 
     @classmethod
     def from_json(cls, text: str) -> HardwareProfile:
-        """Read the fields of a JSON object. Raises ``ValueError``, ``KeyError`` or ``TypeError`` otherwise."""
+        """Read the fields of a JSON object. Raises ``ValueError`` or ``KeyError`` otherwise."""
         raw = json.loads(text)
         return cls(**{**raw, "instruction_sets": tuple(raw["instruction_sets"])})
 
