@@ -121,12 +121,19 @@ class Gateway:
             story.error = InternalError("an internal error; the gateway's log has it under this request's id")
             raise story.error from error
         finally:
-            self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
+            self._keep(story)
 
     def refuse(self, story: Story, error: GatewayError) -> None:
         """Record a request that could not even be read."""
         story.error = error
-        self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
+        self._keep(story)
+
+    def _keep(self, story: Story) -> None:
+        """Record what happened; whatever goes wrong here, the client has its answer."""
+        try:
+            self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
+        except Exception:  # noqa: BLE001 - recording never takes anything down with it
+            self._log.exception("a request was not recorded", request_id=story.request_id)
 
 
 def _verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:

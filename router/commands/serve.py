@@ -124,5 +124,6 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
         interrupt=roundhouse.open_requests.interrupt,
         grace_s=grace_s,
     )
-    asyncio.run(server.serve(sockets=[listener]))
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve(sockets=[listener]))
     return 0 if server.started else 1

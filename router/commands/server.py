@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -61,10 +62,13 @@ class AnnouncingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more requests, let the open ones end, then stop what runs beside them."""
+        log = structlog.get_logger("server")
+        log.info("stopping; what is still answered may end", connections=len(self.server_state.connections))
         async with asyncio.TaskGroup() as tasks:
             hurrying = tasks.create_task(self._hurry())
             await super().shutdown(sockets=sockets)
             hurrying.cancel()
+        log.info("stopped")
 
     async def _hurry(self) -> None:
         await asyncio.sleep(self._grace_s)

@@ -83,7 +83,7 @@ def configure_logging(
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso" if as_json else "%Y-%m-%d %H:%M:%S", utc=as_json),
         structlog.processors.format_exc_info,
         redaction,
     ]
@@ -110,7 +110,17 @@ def configure_logging(
     root.handlers[:] = [handler]
     root.setLevel(threshold)
     # Each says on every request or statement what our own lines say once.
-    for name in ("httpx", "httpcore", "aiosqlite", "alembic", "uvicorn.access", "asyncio", "LiteLLM"):
+    quiet = (
+        "httpx",
+        "httpcore",
+        "aiosqlite",
+        "alembic",
+        "uvicorn.error",
+        "uvicorn.access",
+        "asyncio",
+        "LiteLLM",
+    )
+    for name in quiet:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
 
 
