@@ -91,7 +91,7 @@ class ModelInspection:
                 f"{self.experts} a layer, {self.experts_used} used" if self.experts else "none (dense)",
             ),
             ("context", f"{_known(self.context_tokens)} tokens"),
-            ("vocabulary", f"{self.vocabulary_size} tokens, {self.tokenizer}"),
+            ("vocabulary", f"{self.vocabulary_size} tokens, tokenizer {self.tokenizer}"),
             ("chat template", "in the file" if self.has_chat_template else "none in the file"),
             ("runs here", "yes" if self.is_supported else "no: " + "; ".join(self.unsupported)),
         ]
@@ -143,7 +143,7 @@ def _inspect(archive: TensorArchive) -> ModelInspection:
         experts_used=used,
         context_tokens=metadata.optional_integer(f"{architecture}.context_length"),
         tokenizer=_tokenizer(metadata),
-        vocabulary_size=len(metadata.optional_strings("tokenizer.ggml.tokens") or ()),
+        vocabulary_size=_vocabulary_size(metadata, architecture),
         has_chat_template=CHAT_TEMPLATE_KEY in metadata,
         tensor_types=_tensor_types(tensors),
         unsupported=_unsupported(archive),
@@ -165,8 +165,15 @@ def _largest(metadata: Metadata, key: str, layers: int | None) -> int | None:
     return max(metadata.per_layer(key, layers))
 
 
+def _vocabulary_size(metadata: Metadata, architecture: str) -> int:
+    tokens = metadata.optional_strings("tokenizer.ggml.tokens")
+    if tokens is not None:
+        return len(tokens)
+    return metadata.optional_integer(f"{architecture}.vocab_size") or 0
+
+
 def _tokenizer(metadata: Metadata) -> str:
-    model = metadata.optional_text("tokenizer.ggml.model") or "no tokenizer"
+    model = metadata.optional_text("tokenizer.ggml.model") or "none"
     pre = metadata.optional_text("tokenizer.ggml.pre")
     return f"{model} ({pre})" if pre else model
 

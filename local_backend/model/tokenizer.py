@@ -13,6 +13,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
+from local_backend.errors import InvalidRequest
 from local_backend.model.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from local_backend.model.vocabulary import TokenizerModel, TokenKind, Vocabulary
 
@@ -32,7 +33,7 @@ class Tokenizer:
         self.vocabulary = vocabulary
         self._byte_of = {character: byte for byte, character in enumerate(_byte_characters())}
         self._sentence_piece = vocabulary.model is TokenizerModel.SENTENCE_PIECE
-        self._splitter = _sentence_piece(vocabulary) if self._sentence_piece else _byte_level(vocabulary)
+        self._splitter = _splitter(vocabulary)
         # Stable and longest first: where two special tokens begin alike, the longer one is meant.
         special = np.isin(
             vocabulary.kinds, (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.UNKNOWN)
@@ -55,7 +56,7 @@ class Tokenizer:
         ``add_special`` adds the beginning and end tokens that the vocabulary asks for (a beginning that
         the text spells out already is not doubled); ``parse_special`` reads control tokens in the text as
         such, as a rendered chat template needs, otherwise they are plain text. Lone surrogates, which no
-        tokenizer can encode, become U+FFFD.
+        tokenizer can encode, become U+FFFD. Raises ``InvalidRequest`` where the file has no vocabulary.
         """
         sound = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         tokens: list[int] = []
@@ -114,6 +115,10 @@ class Tokenizer:
         if self._sentence_piece:
             prefix = " " if after_special and self.vocabulary.add_space_prefix else ""
             text = (prefix + text).replace(" ", _SPACE)
+        if self._splitter is None:
+            raise InvalidRequest(
+                "this model has no vocabulary: give token ids instead of text", param="prompt"
+            )
         ids: list[int] = self._splitter.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -129,6 +134,16 @@ def _cut(fragment: Fragment, spelling: str, token: int) -> list[Fragment]:
         if piece:
             pieces.append(piece)
     return pieces
+
+
+def _splitter(vocabulary: Vocabulary) -> tokenizers.Tokenizer | None:
+    match vocabulary.model:
+        case TokenizerModel.BYTE_LEVEL:
+            return _byte_level(vocabulary)
+        case TokenizerModel.SENTENCE_PIECE:
+            return _sentence_piece(vocabulary)
+        case TokenizerModel.NONE:
+            return None
 
 
 def _byte_level(vocabulary: Vocabulary) -> tokenizers.Tokenizer:

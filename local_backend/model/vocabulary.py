@@ -25,6 +25,7 @@ _SCORES_KEY = "tokenizer.ggml.scores"
 _MERGES_KEY = "tokenizer.ggml.merges"
 _MODEL_KEY = "tokenizer.ggml.model"
 _PRE_KEY = "tokenizer.ggml.pre"
+_MOST_NAMELESS = 1 << 21
 
 # Tokens that end an answer in some family, whatever the file's end-of-sequence id says; the last lines end
 # a file or a repository in models of code.
@@ -60,10 +61,11 @@ _END_TEXTS = frozenset(
 
 
 class TokenizerModel(StrEnum):
-    """How text becomes tokens: byte-level BPE by merges, or SentencePiece by scores."""
+    """How text becomes tokens: byte-level BPE by merges, SentencePiece by scores, or not at all."""
 
     BYTE_LEVEL = "gpt2"
     SENTENCE_PIECE = "llama"
+    NONE = "none"
 
 
 class TokenKind(IntEnum):
@@ -116,6 +118,8 @@ def read_vocabulary(metadata: Metadata) -> Vocabulary:
     pre-tokenizer that is not known.
     """
     model = _model(metadata)
+    if model is TokenizerModel.NONE:
+        return _nameless(metadata)
     pre = metadata.optional_text(_PRE_KEY) or "default"
     if model is TokenizerModel.BYTE_LEVEL and pre not in PRE_TOKENIZERS:
         raise UnsupportedModel(metadata.path, f"pre-tokenizer {pre!r}", tuple(PRE_TOKENIZERS))
@@ -153,6 +157,27 @@ def _model(metadata: Metadata) -> TokenizerModel:
         return TokenizerModel(name)
     except ValueError:
         raise UnsupportedModel(metadata.path, f"tokenizer {name!r}", tuple(TokenizerModel)) from None
+
+
+def _nameless(metadata: Metadata) -> Vocabulary:
+    """Make a vocabulary of ids alone, as files for measurements have: whoever asks must speak in ids."""
+    architecture = metadata.text("general.architecture")
+    size = metadata.integer(f"{architecture}.vocab_size", least=1, most=_MOST_NAMELESS)
+    return Vocabulary(
+        model=TokenizerModel.NONE,
+        pre="default",
+        tokens=tuple(f"[{token}]" for token in range(size)),
+        kinds=np.full(size, TokenKind.UNUSED, dtype=np.int8),
+        scores=np.zeros(size),
+        merges=(),
+        bos=None,
+        eos=None,
+        unknown=None,
+        end_tokens=frozenset(),
+        add_bos=False,
+        add_eos=False,
+        add_space_prefix=False,
+    )
 
 
 def _default_bos(model: TokenizerModel, pre: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from local_backend.errors import BadModelFile, EngineError, UnsupportedModel
+from local_backend.errors import BadModelFile, EngineError, InvalidRequest, UnsupportedModel
 from local_backend.gguf.dequantize import dequantize
 from local_backend.gguf.format import GGMLType
 from local_backend.model.default_model import resolve_model
@@ -23,6 +23,7 @@ from local_backend.model.specification import (
     MixtureOfExperts,
     RopeStyle,
 )
+from local_backend.model.tokenizer import Tokenizer
 from local_backend.model.weights import TensorRole
 from tests.local_backend import tiny_gguf
 from tests.local_backend.tiny_gguf import (
@@ -293,6 +294,23 @@ def test_what_this_engine_lacks_is_named(tmp_path: Path, case: str) -> None:
 
     assert type(error) is UnsupportedModel
     assert pytest.raises(UnsupportedModel, match=words).matches(error)
+
+
+def test_a_file_without_a_vocabulary_speaks_in_ids(tmp_path: Path) -> None:
+    model = tiny_model("qwen3moe")
+    for key in [key for key in model.metadata if key.startswith("tokenizer.")]:
+        del model.metadata[key]
+    model.metadata |= {"tokenizer.ggml.model": "none", "qwen3moe.vocab_size": 271}
+
+    opened = open_model(model.write(tmp_path / "m.gguf"))
+    tokenizer = Tokenizer(opened.vocabulary)
+
+    assert opened.specification.vocabulary_size == 271
+    assert tokenizer.end_tokens == frozenset()
+    assert tokenizer.encode("") == []
+    assert tokenizer.token_bytes(270) == b""
+    with pytest.raises(InvalidRequest, match="give token ids"):
+        tokenizer.encode("text")
 
 
 def test_separate_tensors_for_each_expert_are_named(tmp_path: Path) -> None:
