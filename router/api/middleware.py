@@ -17,7 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from router.api.error_response import send_error
 from router.api.reply import request_header
 from router.clock import Clock
-from router.errors import AuthenticationFailed, GatewayError, InternalError, RequestTooLarge
+from router.errors import (
+    AuthenticationFailed,
+    ClientDisconnected,
+    GatewayError,
+    InternalError,
+    RequestTooLarge,
+)
 
 __all__ = ["Edge", "request_id_of"]
 
@@ -81,7 +87,8 @@ class Edge:
                     "request",
                     method=scope["method"],
                     path=scope["path"],
-                    status=reply.status,
+                    # Whoever left before the first byte saw no status at all.
+                    status=reply.status or ClientDisconnected.status,
                     ms=round((self._clock.monotonic() - started) * 1000, 1),
                     request_id=request_id,
                     **reply.facts,
