@@ -195,6 +195,21 @@ class Dispatch:
         ended = running.finished
         if ended is not None and ended not in self._attempts[-1:]:
             self._attempts.append(ended)
+            if ended.outcome.succeeded:
+                self._teach(running)
+
+    def _teach(self, running: RunningAttempt) -> None:
+        """Let the tracker learn how many tokens this model makes of a prompt's characters."""
+        features, usage = self._decision.features, running.usage
+        # An image has tokens but no characters.
+        if usage is None or usage.estimated or features.needs_vision:
+            return
+        try:
+            self._tracker.observe_usage(
+                running.deployment_id, features.prompt_characters, usage.prompt_tokens
+            )
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the request
+            _log.exception("health.observe_failed", deployment=running.deployment_id)
 
     def _acquire(self, candidate: Candidate) -> Permit | None:
         try:

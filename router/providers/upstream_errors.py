@@ -51,7 +51,7 @@ def find_error_object(value: JsonValue) -> ErrorObject | None:
         return ErrorObject(error, code=_text(value.get("code")), type=_text(value.get("error_type")))
     if isinstance(error, dict) and error:
         return _from_fields(error)
-    if value.get("object") == "error":
+    if value.get("object") == "error" or value.get("type") == "error":
         return _from_fields(value)
     return None
 

@@ -58,6 +58,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual_time = 0.0
         super().__init__(_JumpingSelector(self))
+        # The default of a nanosecond is lost in a time of years, and then a timer that is due never runs.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         return self._virtual_time

@@ -35,8 +35,10 @@ from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.routing.candidate import Candidate, RoutingDecision, Score
 
 __all__ = [
+    "ANSWER",
     "HANG",
     "FakeProvider",
+    "Step",
     "finish",
     "make_catalog",
     "make_decision",
@@ -113,7 +115,8 @@ class FakeProvider:
                 if isinstance(step, ChatEvent):
                     yield step
                 elif isinstance(step, BaseException):
-                    raise step
+                    # The same object is raised again and again: it should not gather what came before.
+                    raise step.with_traceback(None)
                 elif isinstance(step, int | float):
                     await asyncio.sleep(step)
                 elif step is HANG:

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
 
-import anyio
 import pytest
 
-from router.catalog.catalog import Catalog
 from router.chat.types import FinishReason, TextDelta
-from router.dispatch.dispatcher import Dispatch, Dispatcher
-from router.errors import (
-    Exhausted,
-    StreamInterrupted,
-    TimeoutPhase,
-    UpstreamBrokenStream,
-    UpstreamEmpty,
-    UpstreamInBandError,
-    UpstreamStatus,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from router.errors import Exhausted, StreamInterrupted, UpstreamStatus
 from router.health.outcome import OutcomeKind
-from router.health.tracker import HealthTracker
 from router.routing.candidate import Candidate, Score
 from tests.fakes.clock import LoopClock, VirtualTimeLoop
+from tests.fakes.dispatch import FAILURES, Bench, kinds, read
 from tests.fakes.provider import (
     ANSWER,
-    HANG,
     FakeProvider,
     finish,
     make_catalog,
@@ -47,52 +31,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, object]]:
     return ("asyncio", {"loop_factory": VirtualTimeLoop})
-
-
-class Bench:
-    """Deployments ``a``, ``b``, … of providers of the same names, asked in that order."""
-
-    def __init__(self, *providers: FakeProvider, catalog: Catalog | None = None, **limits: float) -> None:
-        names = "abcdefgh"[: len(providers)]
-        self.catalog = catalog or make_catalog(*(make_deployment(name, name) for name in names), **limits)
-        self.providers = dict(zip(self.catalog.providers, providers, strict=True))
-        self.tracker = HealthTracker(self.catalog, rng=random.Random(1))  # noqa: S311 - jitter is no secret
-        self.dispatcher = Dispatcher(self.catalog, self.providers, tracker=self.tracker, clock=LoopClock())
-
-    def open(self, *candidates: str | Candidate, **fields: object) -> Dispatch:
-        decision = make_decision(*(candidates or self.catalog.deployments))
-        return self.dispatcher.open(make_request(**fields), decision)
-
-    def assert_nothing_held(self) -> None:
-        assert self.tracker.in_flight == 0
-        assert [provider.open_streams for provider in self.providers.values()] == [0] * len(self.providers)
-
-
-def kinds(dispatch: Dispatch) -> list[tuple[str, OutcomeKind]]:
-    return [(attempt.deployment_id, attempt.outcome.kind) for attempt in dispatch.attempts]
-
-
-async def read(dispatch: Dispatch) -> str:
-    async with dispatch as answer:
-        deltas = [delta async for event in answer.events for delta in event.deltas]
-    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-
-
-FAILURES = {
-    "429": (UpstreamStatus("slow down", upstream_status=429, retry_after_s=47.0), OutcomeKind.RATE_LIMITED),
-    "402": (UpstreamStatus("no credits", upstream_status=402), OutcomeKind.NO_BALANCE),
-    "401": (UpstreamStatus("bad key", upstream_status=401), OutcomeKind.BAD_CREDENTIALS),
-    "404": (UpstreamStatus("no model", upstream_status=404), OutcomeKind.MODEL_NOT_FOUND),
-    "500": (UpstreamStatus("oops", upstream_status=500), OutcomeKind.UPSTREAM_FAILURE),
-    "503": (UpstreamStatus("overloaded", upstream_status=503), OutcomeKind.UPSTREAM_FAILURE),
-    "refused": (UpstreamUnreachable("refused"), OutcomeKind.UNREACHABLE),
-    "first event": (UpstreamTimeout("quiet", phase=TimeoutPhase.FIRST_EVENT), OutcomeKind.TIMED_OUT),
-    "connect": (UpstreamTimeout("quiet", phase=TimeoutPhase.CONNECT), OutcomeKind.TIMED_OUT),
-    "broken": (UpstreamBrokenStream("EOF"), OutcomeKind.BROKEN_STREAM),
-    "in band": (UpstreamInBandError("limit", upstream_status=429), OutcomeKind.RATE_LIMITED),
-    "empty": (UpstreamEmpty("nothing"), OutcomeKind.EMPTY_ANSWER),
-    "defect": (RuntimeError("defect"), OutcomeKind.GATEWAY_DEFECT),
-}
 
 
 async def test_an_answer_is_replayed_from_its_first_event() -> None:
@@ -242,83 +180,14 @@ async def test_a_candidate_without_a_permit_is_passed_over() -> None:
     assert [attempt.deployment_id for attempt in dispatch.attempts] == ["b"]
 
 
-async def test_a_provider_that_nobody_built_is_a_defect_and_the_next_is_asked() -> None:
-    bench = Bench(FakeProvider(), FakeProvider())
-    del bench.providers["a"]
-    dispatch = bench.open()
+async def test_the_tracker_learns_tokens_per_character_from_the_upstreams_count() -> None:
+    bench = Bench(FakeProvider([text("a"), finish(), usage(prompt=5_000)]))
+    decision = make_decision("a", prompt_characters=10_000)
+    for _ in range(50):
+        assert await read(bench.dispatcher.open(make_request(), decision)) == "a"
 
-    assert await read(dispatch) == "good"
-    assert kinds(dispatch) == [("a", OutcomeKind.GATEWAY_DEFECT), ("b", OutcomeKind.SUCCESS)]
-    assert bench.tracker.in_flight == 0
-
-
-async def test_the_clients_leaving_closes_the_upstream_while_the_first_event_is_awaited() -> None:
-    bench = Bench(FakeProvider([metadata(), HANG]), FakeProvider())
-    dispatch = bench.open()
-    with anyio.move_on_after(3):
-        await read(dispatch)
-
-    assert kinds(dispatch) == [("a", OutcomeKind.CLIENT_LEFT)]
-    bench.assert_nothing_held()
-
-
-async def test_the_clients_leaving_within_the_answer_closes_the_upstream() -> None:
-    bench = Bench(FakeProvider([text("half"), HANG]))
-    dispatch = bench.open()
-    with anyio.move_on_after(3):
-        await read(dispatch)
-
-    assert kinds(dispatch) == [("a", OutcomeKind.CLIENT_LEFT)]
-    assert dispatch.attempts[0].committed
-    assert dispatch.attempts[0].duration_s == pytest.approx(3)
-    bench.assert_nothing_held()
-
-
-async def test_cancelling_the_task_gives_everything_back() -> None:
-    bench = Bench(FakeProvider([text("half"), HANG]))
-    dispatch = bench.open()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(read(dispatch))
-        await asyncio.sleep(1)
-        task.cancel()
-
-    assert kinds(dispatch) == [("a", OutcomeKind.CLIENT_LEFT)]
-    bench.assert_nothing_held()
-
-
-@pytest.mark.parametrize("events", [0, 1, 2])
-async def test_leaving_without_reading_to_the_end_benches_nobody(events: int) -> None:
-    bench = Bench(FakeProvider([text("one"), text("two"), text("three"), HANG]))
-    dispatch = bench.open()
-    async with dispatch as answer:
-        for _ in range(events):
-            await anext(answer.events)
-
-    assert kinds(dispatch) == [("a", OutcomeKind.CLIENT_LEFT)]
-    bench.assert_nothing_held()
-    assert bench.tracker.acquire("a", 0.0) is not None
-
-
-async def test_an_answer_that_was_whole_is_a_success_though_its_end_was_not_read() -> None:
-    bench = Bench(FakeProvider([text("all"), finish(), usage(), HANG]))
-    dispatch = bench.open()
-    async with dispatch as answer:
-        for _ in range(3):
-            await anext(answer.events)
-
-    assert kinds(dispatch) == [("a", OutcomeKind.SUCCESS)]
-    bench.assert_nothing_held()
-
-
-async def test_an_error_of_the_callers_own_gives_everything_back() -> None:
-    bench = Bench(FakeProvider([text("half"), HANG]))
-    dispatch = bench.open()
-    with pytest.raises(ZeroDivisionError):
-        async with dispatch:
-            raise ZeroDivisionError
-
-    bench.assert_nothing_held()
-    assert kinds(dispatch) == [("a", OutcomeKind.CLIENT_LEFT)]
+    health = bench.tracker.snapshot(LoopClock().wall(), {}).deployments["a"]
+    assert health.tokens_per_character == pytest.approx(0.5, abs=0.05)
 
 
 async def test_times_and_speed_are_measured() -> None:
@@ -380,62 +249,6 @@ async def test_an_output_limit_of_the_decision_reaches_the_provider() -> None:
 
     assert await read(bench.open(Candidate("a", Score(()), output_limit=77), max_output_tokens=900)) == "good"
     assert bench.providers["a"].requests[0].max_output_tokens == 77
-
-
-def _raising(*_: object, **__: object) -> object:
-    raise RuntimeError("defect")
-
-
-@pytest.mark.parametrize(
-    "seam",
-    ["acquire", "settle", "release", "observe_first_event"],
-)
-async def test_a_defect_in_the_tracker_costs_no_answer(seam: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(FakeProvider([FAILURES["429"][0]]), FakeProvider())
-    real: Callable[..., object] = getattr(bench.tracker, seam)
-    failures = iter([True])
-
-    def once(*arguments: object, **named: object) -> object:
-        return _raising() if next(failures, False) else real(*arguments, **named)
-
-    monkeypatch.setattr(bench.tracker, seam, once)
-
-    assert await read(bench.open()) == "good"
-
-
-@pytest.mark.parametrize("seam", ["classify", "exhausted"])
-async def test_a_defect_in_the_rules_ends_no_request_dishonestly(
-    seam: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"router.dispatch.dispatcher.{seam}", _raising)
-    bench = Bench(FakeProvider([FAILURES["500"][0]]), FakeProvider([FAILURES["500"][0]]))
-    with pytest.raises(Exhausted) as caught:
-        await read(bench.open())
-
-    assert caught.value.http_status == 503
-    bench.assert_nothing_held()
-
-
-async def test_a_provider_whose_closing_hangs_holds_nobody() -> None:
-    class Stuck:
-        def __aiter__(self) -> Stuck:
-            return self
-
-        async def __anext__(self) -> object:
-            return text("half")
-
-        async def aclose(self) -> None:
-            await asyncio.get_running_loop().create_future()
-
-    provider = FakeProvider()
-    bench = Bench(provider)
-    provider.stream = lambda *_, **__: Stuck()  # type: ignore[assignment, method-assign, return-value]
-    started = asyncio.get_running_loop().time()
-    async with bench.open():
-        pass
-
-    assert asyncio.get_running_loop().time() - started == pytest.approx(2)
-    assert bench.tracker.in_flight == 0
 
 
 async def test_metadata_is_held_within_bounds_and_the_rest_is_waited_out() -> None:
