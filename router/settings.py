@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -169,9 +170,7 @@ def read_settings(
         allow_open=source.flag("allow_open"),
         api_key=read_gateway_key(source.environment),
         cors_origins=tuple(origin.strip() for origin in origins.split(",") if origin.strip()),
-        unknown_names=tuple(
-            sorted(name for name in source.environment if name.startswith(_PREFIX) and name not in _KNOWN)
-        ),
+        unknown_names=_misspelt(source.environment),
     )
 
 
@@ -260,6 +259,12 @@ class _Source:
         if value not in allowed:
             raise _refused(self.named(name), f"{value!r} is not known", f"use one of {', '.join(allowed)}")
         return value
+
+
+def _misspelt(environment: Iterable[str]) -> tuple[str, ...]:
+    """Return names that look like ours and are not; others (of the installation, of tests) have their own."""
+    strangers = (name for name in environment if name.startswith(_PREFIX) and name not in _KNOWN)
+    return tuple(sorted(name for name in strangers if get_close_matches(name, _KNOWN, n=1, cutoff=0.9)))
 
 
 def _data_places(source: _Source) -> tuple[Path, str]:

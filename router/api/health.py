@@ -43,11 +43,13 @@ def build_health_routes(
     routes = APIRouter(tags=["health"])
     started_at = clock.wall()
 
+    @routes.head("/health/live", include_in_schema=False)
     @routes.get("/health/live")
     async def live() -> Response:
         """Say that the process answers."""
         return _json({"status": "live"})
 
+    @routes.head("/health/ready", include_in_schema=False)
     @routes.get("/health/ready")
     async def ready() -> Response:
         """Say whether requests are taken, and how many candidates could serve one now."""

@@ -47,6 +47,7 @@ def build_root_routes(gateway: Gateway) -> APIRouter:
     """Return the one route."""
     routes = APIRouter(include_in_schema=False)
 
+    @routes.head("/", include_in_schema=False)
     @routes.get("/", response_class=HTMLResponse)
     async def root() -> HTMLResponse:
         """Show the links."""

@@ -95,6 +95,14 @@ async def test_the_root_page_links_to_what_there_is_without_a_script(tmp_path: P
     assert "/v1/models" in links
 
 
+@pytest.mark.parametrize("path", ["/", "/health/live", "/health/ready"])
+async def test_a_monitor_may_ask_for_the_head_alone(tmp_path: Path, path: str) -> None:
+    async with running_house(house_file(tmp_path, {"first": GOOD})) as house:
+        answer = await house.client.head(path)
+
+    assert answer.status_code == 200
+
+
 async def test_no_other_origin_may_call_unless_it_is_named(tmp_path: Path) -> None:
     path = house_file(tmp_path, {"first": GOOD})
     origin = {"origin": "https://page.test"}
