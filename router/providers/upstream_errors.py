@@ -18,7 +18,13 @@ from router.errors import UpstreamInBandError, UpstreamStatus
 from router.health.retry_after import parse_retry_after
 from router.providers.credentials import ProviderKeys
 
-__all__ = ["ErrorObject", "find_error_object", "in_band_error", "status_error"]
+__all__ = [
+    "ErrorObject",
+    "find_error_object",
+    "find_flat_error_object",
+    "in_band_error",
+    "status_error",
+]
 
 MAXIMUM_EXCERPT: Final = 2_000
 _HTTP_ERRORS: Final = range(400, 600)
