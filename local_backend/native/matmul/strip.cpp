@@ -2,25 +2,6 @@
 
 namespace roundhouse {
 
-namespace {
-
-// How far ahead of use a row's bytes are asked for; about the time of one access to memory.
-constexpr std::size_t prefetch_bytes = 3072;
-constexpr std::size_t cache_line = 64;
-
-void prefetch(const std::byte* begin, std::size_t bytes) {
-#if defined(__GNUC__)
-  for (std::size_t i = 0; i < bytes; i += cache_line) {
-    __builtin_prefetch(begin + i);  // no access: addresses past the end of the matrix do no harm
-  }
-#else
-  static_cast<void>(begin);
-  static_cast<void>(bytes);
-#endif
-}
-
-}  // namespace
-
 void StripScratch::reserve(std::size_t columns) {
   quants_.reserve(strip_rows * columns);
   scale_.reserve(strip_rows * columns / 16);
@@ -88,13 +69,9 @@ void WeightStrip::multiply(std::span<const ActivationRow> tokens, float* out) co
 
 void WeightStrip::multiply_in_place(std::span<const ActivationRow> tokens, float* out) const {
   const UnpackedRow row{scratch_.row_quants_.data(), scratch_.row_scale_.data(), scratch_.row_minimum_.data()};
-  const std::size_t row_bytes = matrix_.row_bytes();
-  for (std::size_t r = 0; r < rows_; ++r) {
-    const std::byte* weights = matrix_.row(first_row_ + r);
-    prefetch(weights + prefetch_bytes, row_bytes);
-    for (std::size_t t = 0; t < tokens.size(); ++t) {
-      out[t * strip_rows + r] = block_.dot(weights, tokens[t], matrix_.columns, row);
-    }
+  const std::byte* first = matrix_.row(first_row_);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    block_.dot_rows(first, rows_, tokens[t], matrix_.columns, row, out + t * strip_rows);
   }
 }
 

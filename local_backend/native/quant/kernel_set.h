@@ -2,6 +2,8 @@
 #pragma once
 
 #include "matmul/panel.h"
+#include "quant/dot_rows.h"
+#include "quant/half.h"
 #include "quant/kernels.h"
 #include "quant/unpack.h"
 #include "vector/float_ops.h"
@@ -114,7 +116,8 @@ struct KernelSet {
 
   template <class Unpack>
   static constexpr BlockKernels quantised() {
-    return {Unpack::group, Unpack::offset == 128, dequantise<Unpack>, Unpack::run, dot_unpacked<Unpack>};
+    return {Unpack::group, Unpack::offset == 128, dequantise<Unpack>, Unpack::run,
+            dot_rows<V, Unpack::block_elements, Unpack::block_bytes, dot_unpacked<Unpack>>};
   }
 
   static Kernels make(const char* name) {
@@ -125,9 +128,9 @@ struct KernelSet {
     const auto set = [&k](BlockType type, BlockKernels kernels) {
       k.blocks[static_cast<std::size_t>(type)] = kernels;
     };
-    set(BlockType::f32, {0, false, dequantise_f32, nullptr, dot_f32});
-    set(BlockType::f16, {0, false, dequantise_f16, nullptr, dot_f16});
-    set(BlockType::bf16, {0, false, dequantise_bf16, nullptr, dot_bf16});
+    set(BlockType::f32, {0, false, dequantise_f32, nullptr, dot_rows<V, 1, 4, dot_f32>});
+    set(BlockType::f16, {0, false, dequantise_f16, nullptr, dot_rows<V, 1, 2, dot_f16>});
+    set(BlockType::bf16, {0, false, dequantise_bf16, nullptr, dot_rows<V, 1, 2, dot_bf16>});
     set(BlockType::q4_0, quantised<UnpackQ4_0<V>>());
     set(BlockType::q4_1, quantised<UnpackQ4_1<V>>());
     set(BlockType::q5_0, quantised<UnpackQ5_0<V>>());

@@ -50,9 +50,9 @@ struct BlockKernels {
   // columns are whole blocks
   void (*dequantise)(const std::byte* row, float* out, std::size_t columns) = nullptr;
   void (*unpack)(const std::byte* row, UnpackedRow out, std::size_t columns) = nullptr;
-  // row (dot) activation; `scratch` has room for one unpacked row
-  float (*dot)(const std::byte* row, const ActivationRow& activation, std::size_t columns,
-               UnpackedRow scratch) = nullptr;
+  // out[r] = row r (dot) activation, rows lying one behind the other; `scratch` holds one unpacked row
+  void (*dot_rows)(const std::byte* first, std::size_t rows, const ActivationRow& activation, std::size_t columns,
+                   UnpackedRow scratch, float* out) = nullptr;
 };
 
 enum class Activation : std::uint32_t { silu = 0, gelu = 1, swiglu_oai = 2 };

@@ -1,6 +1,7 @@
 // The AVX-512 set (F, BW, DQ, VL, VNNI). Compiled with exactly those flags.
 #include "vector/simd_avx512.h"
 
+#include "quant/dot_rows.h"
 #include "quant/kernel_set.h"
 #include "quant/row_dot.h"
 #include "quant/row_dot_avx512.h"
@@ -13,16 +14,16 @@ Kernels make() {
   using Dot = RowDot<Avx512Half>;
   Kernels kernels = KernelSet<Avx512>::make("AVX-512 VNNI");
   const auto set = [&kernels](BlockType type, auto dot) {
-    kernels.blocks[static_cast<std::size_t>(type)].dot = dot;
+    kernels.blocks[static_cast<std::size_t>(type)].dot_rows = dot;
   };
-  set(BlockType::q4_0, ChunkDot::run<BlockQ4_0>);
-  set(BlockType::q4_1, ChunkDot::run<BlockQ4_1>);
-  set(BlockType::q5_0, Dot::small<BlockQ5_0>);
-  set(BlockType::q5_1, Dot::small<BlockQ5_1>);
-  set(BlockType::q8_0, ChunkDot::run<BlockQ8_0>);
-  set(BlockType::q4_k, ChunkDot::q4_k);
-  set(BlockType::q5_k, Dot::super<BlockQ5_K>);
-  set(BlockType::q6_k, Dot::q6_k);
+  set(BlockType::q4_0, small_rows<Avx512, BlockQ4_0, ChunkDot::run<BlockQ4_0>>());
+  set(BlockType::q4_1, small_rows<Avx512, BlockQ4_1, ChunkDot::run<BlockQ4_1>>());
+  set(BlockType::q5_0, small_rows<Avx512, BlockQ5_0, ChunkDot::run<BlockQ5_0>>());
+  set(BlockType::q5_1, small_rows<Avx512, BlockQ5_1, ChunkDot::run<BlockQ5_1>>());
+  set(BlockType::q8_0, small_rows<Avx512, BlockQ8_0, ChunkDot::run<BlockQ8_0>>());
+  set(BlockType::q4_k, super_rows<Avx512, BlockQ4_K, ChunkDot::q4_k>());
+  set(BlockType::q5_k, super_rows<Avx512, BlockQ5_K, Dot::super<BlockQ5_K>>());
+  set(BlockType::q6_k, super_rows<Avx512, BlockQ6_K, Dot::q6_k>());
   return kernels;
 }
 

@@ -43,12 +43,24 @@ struct ChunkDot {
     return _mm512_and_si512(_mm512_srlv_epi16(both, shifts), _mm512_set1_epi8(0x0f));
   }
 
-  static __m512i quants(const BlockQ4_1* block, bool has_second) {
+  template <class Block>
+  static __m512i quants(const Block* block, bool has_second) {
     return nibbles(block[0].nibbles, block[1].nibbles, has_second);
   }
-  static __m512i quants(const BlockQ4_0* block, bool has_second) {
-    return nibbles(block[0].nibbles, block[1].nibbles, has_second);
+  template <class Block>
+  static __m512i five_bits(const Block* block, bool has_second) {
+    std::uint32_t first = 0;
+    std::uint32_t second = 0;
+    __builtin_memcpy(&first, block[0].high_bits, 4);
+    if (has_second) {
+      __builtin_memcpy(&second, block[1].high_bits, 4);
+    }
+    const __mmask64 set = (static_cast<std::uint64_t>(second) << 32) | first;
+    return _mm512_or_si512(nibbles(block[0].nibbles, block[1].nibbles, has_second),
+                           _mm512_maskz_set1_epi8(set, 0x10));
   }
+  static __m512i quants(const BlockQ5_0* block, bool has_second) { return five_bits(block, has_second); }
+  static __m512i quants(const BlockQ5_1* block, bool has_second) { return five_bits(block, has_second); }
   static __m512i quants(const BlockQ8_0* block, bool has_second) {
     __m512i both = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block[0].quants)));
     if (has_second) {
@@ -78,55 +90,78 @@ struct ChunkDot {
     __m512 minima = _mm512_setzero_ps();
   };
 
+  // Blocks `skip .. count-1` of a chunk whose first block is number `first` of the row.
+  struct Part {
+    std::size_t first;
+    std::size_t skip;
+    std::size_t count;
+  };
+
   template <class Block, int Step>
-  static void add_pairs(const Block* block, const ActivationRow& x, std::size_t first, std::size_t count,
-                        __m512 factors, Sums& sums) {
-    for (std::size_t pair = 0; 2 * pair < count; ++pair) {
-      const __m512i weights = quants(block + 2 * pair, 2 * pair + 1 < count);
-      const __m512i activation = _mm512_loadu_si512(x.quants + (first + 2 * pair) * small_block);
+  static void add_pairs(const Block* block, const ActivationRow& x, Part part, __m512 factors, Sums& sums) {
+    for (std::size_t pair = part.skip / 2; 2 * pair < part.count; ++pair) {
+      const __m512i weights = quants(block + 2 * pair, 2 * pair + 1 < part.count);
+      const __m512i activation = _mm512_loadu_si512(x.quants + (part.first + 2 * pair) * small_block);
       const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, activation);
       __m512& sum = sums.products[pair & 1];
       sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), spread<Step>(factors, pair), sum);
     }
   }
 
-  // Up to eight blocks; `count` is a constant for all but a row's last chunk.
-  static void add(const BlockQ4_1* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
+  // Types with a minimum: the pairs (scale, minimum) are the first four bytes of every block.
+  template <class Block>
+  static void add_with_minimum(const Block* block, const ActivationRow& x, Part part, Sums& sums) {
+    constexpr int stride = sizeof(Block) / 4;
+    constexpr unsigned in_first = (32 + stride - 1) / stride;  // blocks that begin in the first 128 bytes
     const auto* p = reinterpret_cast<const std::byte*>(block);
-    const std::size_t bytes = count * sizeof(BlockQ4_1);
-    const __m512i low = _mm512_setr_epi32(0, 5, 10, 15, 20, 25, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i third = load_part(p, 128, bytes);
-    const __m512i pairs = _mm512_permutex2var_epi32(load_part(p, 0, bytes), low, load_part(p, 64, bytes));
-    const __m512i last = _mm512_permutexvar_epi32(_mm512_set1_epi32(3), third);
-    const __m256i halves = _mm512_castsi512_si256(_mm512_mask_mov_epi32(pairs, 0x80, last));
+    const std::size_t bytes = part.count * sizeof(Block);
+    const __m512i number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i index = _mm512_mullo_epi32(number, _mm512_set1_epi32(stride));
+    const __m512i pairs = _mm512_permutex2var_epi32(load_part(p, 0, bytes), index, load_part(p, 64, bytes));
+    const __m512i later = _mm512_permutexvar_epi32(index, load_part(p, 128, bytes));
+    const auto late = static_cast<__mmask16>((0xffu << in_first) & 0xffu);
+    const __m256i halves = _mm512_castsi512_si256(_mm512_mask_mov_epi32(pairs, late, later));
     const __m512 scale_and_minimum = _mm512_cvtph_ps(halves);  // d0 m0 d1 m1 ...
     const __m512i interleave = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512 scale = _mm512_castps256_ps512(_mm256_loadu_ps(x.scale + first));
-    const __m512 sum = _mm512_castps256_ps512(_mm256_loadu_ps(x.sum32 + first));
-    const __m512 factors = _mm512_mul_ps(scale_and_minimum, _mm512_permutex2var_ps(scale, interleave, sum));
+    const __m512 scale = _mm512_castps256_ps512(_mm256_loadu_ps(x.scale + part.first));
+    const __m512 sum = _mm512_castps256_ps512(_mm256_loadu_ps(x.sum32 + part.first));
+    const auto wanted = static_cast<__mmask16>(0xffffu << (2 * part.skip));
+    const __m512 factors =
+        _mm512_maskz_mul_ps(wanted, scale_and_minimum, _mm512_permutex2var_ps(scale, interleave, sum));
     sums.minima = _mm512_mask_add_ps(sums.minima, 0xaaaa, sums.minima, factors);
-    add_pairs<BlockQ4_1, 2>(block, x, first, count, factors, sums);
+    add_pairs<Block, 2>(block, x, part, factors, sums);
   }
 
   template <class Block>
-  static void add_symmetric(const Block* block, const ActivationRow& x, std::size_t first, std::size_t count,
-                            float offset, Sums& sums) {
+  static void add_symmetric(const Block* block, const ActivationRow& x, Part part, float offset, Sums& sums) {
     const auto* p = reinterpret_cast<const std::byte*>(block);
-    const __m256 scale = scales<sizeof(Block) / 2>(p, count * sizeof(Block));
-    const __m256 factors = _mm256_mul_ps(scale, _mm256_loadu_ps(x.scale + first));
-    const __m256 minima = _mm256_mul_ps(_mm256_mul_ps(scale, _mm256_set1_ps(-offset)),
-                                        _mm256_loadu_ps(x.sum32 + first));
+    const auto wanted = static_cast<__mmask8>(0xffu << part.skip);
+    const __m256 scale = _mm256_maskz_mov_ps(wanted, scales<sizeof(Block) / 2>(p, part.count * sizeof(Block)));
+    const __m256 factors = _mm256_mul_ps(scale, _mm256_loadu_ps(x.scale + part.first));
+    const __m256 minima =
+        _mm256_mul_ps(_mm256_mul_ps(scale, _mm256_set1_ps(-offset)), _mm256_loadu_ps(x.sum32 + part.first));
     sums.minima = _mm512_add_ps(sums.minima, _mm512_zextps256_ps512(minima));
-    add_pairs<Block, 1>(block, x, first, count, _mm512_castps256_ps512(factors), sums);
-  }
-  static void add(const BlockQ4_0* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
-    add_symmetric(block, x, first, count, 8.0f, sums);
-  }
-  static void add(const BlockQ8_0* block, const ActivationRow& x, std::size_t first, std::size_t count, Sums& sums) {
-    add_symmetric(block, x, first, count, 128.0f, sums);
+    add_pairs<Block, 1>(block, x, part, _mm512_castps256_ps512(factors), sums);
   }
 
-  // Activation rows are padded to whole chunks with zero scales (matmul/activations.h).
+  static void add(const BlockQ4_1* block, const ActivationRow& x, Part part, Sums& sums) {
+    add_with_minimum(block, x, part, sums);
+  }
+  static void add(const BlockQ5_1* block, const ActivationRow& x, Part part, Sums& sums) {
+    add_with_minimum(block, x, part, sums);
+  }
+  static void add(const BlockQ4_0* block, const ActivationRow& x, Part part, Sums& sums) {
+    add_symmetric(block, x, part, 8.0f, sums);
+  }
+  static void add(const BlockQ5_0* block, const ActivationRow& x, Part part, Sums& sums) {
+    add_symmetric(block, x, part, 16.0f, sums);
+  }
+  static void add(const BlockQ8_0* block, const ActivationRow& x, Part part, Sums& sums) {
+    add_symmetric(block, x, part, 128.0f, sums);
+  }
+
+  // Activation rows are padded to whole chunks with zero scales (matmul/activations.h). A row's rest is taken
+  // as the end of a whole chunk that overlaps the one before: loads stay inside the row and need no masks.
   template <class Block>
   static float run(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     const auto* blocks = reinterpret_cast<const Block*>(row);
@@ -134,10 +169,13 @@ struct ChunkDot {
     Sums sums;
     std::size_t b = 0;
     for (; b + chunk <= count; b += chunk) {
-      add(blocks + b, x, b, chunk, sums);
+      add(blocks + b, x, {b, 0, chunk}, sums);
     }
-    if (b < count) {
-      add(blocks + b, x, b, count - b, sums);
+    if (b < count && count > chunk) {
+      const std::size_t first = count - chunk;
+      add(blocks + first, x, {first, b - first, chunk}, sums);
+    } else if (b < count) {
+      add(blocks, x, {0, 0, count}, sums);
     }
     return Avx512::sum(_mm512_add_ps(_mm512_add_ps(sums.products[0], sums.products[1]), sums.minima));
   }

@@ -1,22 +1,19 @@
 // Unpacking of weight rows into 8-bit quants with a scale and a minimum per group, in plain loops.
-// Included once per instruction set; `Isa` is a type of an unnamed namespace, so that every set gets its own
+// Included once per instruction set; `Isa` is its vector type, in an unnamed namespace, so that every set gets its own
 // copy (vectorised by the compiler under that set's flags) and none leaks into another.
 #pragma once
 
 #include <cstring>
 
 #include "quant/block_types.h"
-#include "quant/half.h"
 #include "quant/kernels.h"
 
 namespace roundhouse {
 
-// Blocks lie at any address in the file; copying the block lets the compiler assume alignment.
+// Blocks start at even addresses: a matrix starts at a multiple of four and block sizes are even.
 template <class Isa, class Block>
-static inline Block load_block(const std::byte* row, std::size_t index) {
-  Block block;
-  std::memcpy(&block, row + index * sizeof(Block), sizeof(Block));
-  return block;
+static inline const Block& block_at(const std::byte* row, std::size_t index) {
+  return reinterpret_cast<const Block*>(row)[index];
 }
 
 template <class Isa>
@@ -57,9 +54,9 @@ struct UnpackQ4_0 {
   static constexpr int offset = 8;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / small_block; ++b) {
-      const auto block = load_block<Isa, BlockQ4_0>(row, b);
+      const auto& block = block_at<Isa, BlockQ4_0>(row, b);
       split_nibbles<Isa>(block.nibbles, out.quants + b * small_block, 16);
-      out.scale[b] = half_to_float(block.scale);
+      out.scale[b] = Isa::half(block.scale);
       out.minimum[b] = -8.0f * out.scale[b];
     }
   }
@@ -73,10 +70,10 @@ struct UnpackQ4_1 {
   static constexpr int offset = 0;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / small_block; ++b) {
-      const auto block = load_block<Isa, BlockQ4_1>(row, b);
+      const auto& block = block_at<Isa, BlockQ4_1>(row, b);
       split_nibbles<Isa>(block.nibbles, out.quants + b * small_block, 16);
-      out.scale[b] = half_to_float(block.scale);
-      out.minimum[b] = half_to_float(block.minimum);
+      out.scale[b] = Isa::half(block.scale);
+      out.minimum[b] = Isa::half(block.minimum);
     }
   }
 };
@@ -89,10 +86,10 @@ struct UnpackQ5_0 {
   static constexpr int offset = 16;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / small_block; ++b) {
-      const auto block = load_block<Isa, BlockQ5_0>(row, b);
+      const auto& block = block_at<Isa, BlockQ5_0>(row, b);
       split_nibbles<Isa>(block.nibbles, out.quants + b * small_block, 16);
       add_fifth_bits<Isa>(block.high_bits, out.quants + b * small_block);
-      out.scale[b] = half_to_float(block.scale);
+      out.scale[b] = Isa::half(block.scale);
       out.minimum[b] = -16.0f * out.scale[b];
     }
   }
@@ -106,11 +103,11 @@ struct UnpackQ5_1 {
   static constexpr int offset = 0;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / small_block; ++b) {
-      const auto block = load_block<Isa, BlockQ5_1>(row, b);
+      const auto& block = block_at<Isa, BlockQ5_1>(row, b);
       split_nibbles<Isa>(block.nibbles, out.quants + b * small_block, 16);
       add_fifth_bits<Isa>(block.high_bits, out.quants + b * small_block);
-      out.scale[b] = half_to_float(block.scale);
-      out.minimum[b] = half_to_float(block.minimum);
+      out.scale[b] = Isa::half(block.scale);
+      out.minimum[b] = Isa::half(block.minimum);
     }
   }
 };
@@ -123,12 +120,12 @@ struct UnpackQ8_0 {
   static constexpr int offset = 128;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / small_block; ++b) {
-      const auto block = load_block<Isa, BlockQ8_0>(row, b);
+      const auto& block = block_at<Isa, BlockQ8_0>(row, b);
       std::uint8_t* quants = out.quants + b * small_block;
       for (std::size_t i = 0; i < small_block; ++i) {
         quants[i] = static_cast<std::uint8_t>(static_cast<std::uint8_t>(block.quants[i]) ^ 0x80u);
       }
-      out.scale[b] = half_to_float(block.scale);
+      out.scale[b] = Isa::half(block.scale);
       out.minimum[b] = -128.0f * out.scale[b];
     }
   }
@@ -136,8 +133,8 @@ struct UnpackQ8_0 {
 
 template <class Isa, class Block>
 static inline void unpack_k_scales(const Block& block, UnpackedRow out, std::size_t first) {
-  const float scale = half_to_float(block.scale);
-  const float minimum = half_to_float(block.minimum);
+  const float scale = Isa::half(block.scale);
+  const float minimum = Isa::half(block.minimum);
   for (std::size_t j = 0; j < 8; ++j) {
     std::uint8_t small_scale;
     std::uint8_t small_minimum;
@@ -155,7 +152,7 @@ struct UnpackQ4_K {
   static constexpr int offset = 0;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / super_block; ++b) {
-      const auto block = load_block<Isa, BlockQ4_K>(row, b);
+      const auto& block = block_at<Isa, BlockQ4_K>(row, b);
       for (std::size_t j = 0; j < 4; ++j) {
         split_nibbles<Isa>(block.nibbles + 32 * j, out.quants + b * super_block + 64 * j, 32);
       }
@@ -172,7 +169,7 @@ struct UnpackQ5_K {
   static constexpr int offset = 0;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / super_block; ++b) {
-      const auto block = load_block<Isa, BlockQ5_K>(row, b);
+      const auto& block = block_at<Isa, BlockQ5_K>(row, b);
       for (std::size_t j = 0; j < 4; ++j) {
         std::uint8_t* quants = out.quants + b * super_block + 64 * j;
         split_nibbles<Isa>(block.nibbles + 32 * j, quants, 32);
@@ -195,7 +192,7 @@ struct UnpackQ6_K {
   static constexpr int offset = 32;
   static void run(const std::byte* row, UnpackedRow out, std::size_t columns) {
     for (std::size_t b = 0; b < columns / super_block; ++b) {
-      const auto block = load_block<Isa, BlockQ6_K>(row, b);
+      const auto& block = block_at<Isa, BlockQ6_K>(row, b);
       for (std::size_t half = 0; half < 2; ++half) {
         const std::uint8_t* low = block.low_bits + 64 * half;
         const std::uint8_t* high = block.high_bits + 32 * half;
@@ -207,7 +204,7 @@ struct UnpackQ6_K {
           quants[i + 96] = static_cast<std::uint8_t>((low[i + 32] >> 4) | ((high[i] >> 6) << 4));
         }
       }
-      const float scale = half_to_float(block.scale);
+      const float scale = Isa::half(block.scale);
       for (std::size_t j = 0; j < 16; ++j) {
         out.scale[b * 16 + j] = scale * static_cast<float>(block.scales[j]);
         out.minimum[b * 16 + j] = -32.0f * out.scale[b * 16 + j];

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "quant/half.h"
 #include "quant/kernels.h"
 
 namespace roundhouse {

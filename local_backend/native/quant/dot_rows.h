@@ -1,0 +1,46 @@
+// Runs one type's dot over consecutive rows, so that a call and its set-up are paid once a strip.
+// Included once per instruction set, like quant/unpack.h.
+#pragma once
+
+#include "quant/kernels.h"
+
+namespace roundhouse {
+
+// How far ahead of use a row's bytes are asked for; about the time of one access to memory.
+inline constexpr std::size_t prefetch_bytes = 3072;
+inline constexpr std::size_t cache_line = 64;
+
+template <class Isa>
+static inline void prefetch(const std::byte* begin, std::size_t bytes) {
+#if defined(__GNUC__)
+  for (std::size_t i = 0; i < bytes; i += cache_line) {
+    __builtin_prefetch(begin + i);  // no access: addresses past the end of the matrix do no harm
+  }
+#else
+  static_cast<void>(begin);
+  static_cast<void>(bytes);
+#endif
+}
+
+template <class Isa, std::size_t BlockElements, std::size_t BlockBytes, auto Dot>
+static void dot_rows(const std::byte* row, std::size_t rows, const ActivationRow& activation, std::size_t columns,
+                     UnpackedRow scratch, float* out) {
+  const std::size_t row_bytes = columns / BlockElements * BlockBytes;
+  const ActivationRow x = activation;
+  for (std::size_t r = 0; r < rows; ++r, row += row_bytes) {
+    prefetch<Isa>(row + prefetch_bytes, row_bytes);
+    out[r] = Dot(row, x, columns, scratch);
+  }
+}
+
+template <class Isa, class Block, auto Dot>
+static constexpr auto small_rows() {
+  return dot_rows<Isa, small_block, sizeof(Block), Dot>;
+}
+
+template <class Isa, class Block, auto Dot>
+static constexpr auto super_rows() {
+  return dot_rows<Isa, super_block, sizeof(Block), Dot>;
+}
+
+}  // namespace roundhouse
