@@ -32,7 +32,7 @@ from router.routing.resolve import resolve
 from router.routing.task import task_of
 from router.story import Story, ToldEvents
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "heuristic_verdict"]
 
 
 class Gateway:
@@ -77,7 +77,7 @@ class Gateway:
         """
         entrypoint = resolve(request.model, self.catalog)
         features = read_features(request)
-        judged_as = _verdict(request, features) if entrypoint.judged else None
+        judged_as = heuristic_verdict(request, features) if entrypoint.judged else None
         health = self.snapshot()
         return decide(
             features,
@@ -136,7 +136,7 @@ class Gateway:
             self._log.exception("a request was not recorded", request_id=story.request_id)
 
 
-def _verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:
+def heuristic_verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:
     """Name the kind of work of a request to a judged entrypoint: by the built-in heuristic, for now."""
     clues = read_task_clues(request)
     return task_of(

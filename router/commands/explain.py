@@ -23,6 +23,7 @@ from router.catalog.load import load_catalog
 from router.chat.features import read_features
 from router.chat.openai_wire import read_chat_request
 from router.errors import GatewayError, InvalidRequest
+from router.gateway import heuristic_verdict
 from router.health.snapshot import ProviderCondition
 from router.health.tracker import HealthTracker
 from router.routing.candidate import RoutingDecision
@@ -84,7 +85,9 @@ def _decide(catalog: Catalog, body: bytes) -> RoutingDecision:
     now = time.time()
     health = HealthTracker(catalog, rng=rng).snapshot(now, statuses)
     entrypoint = resolve(request.model, catalog)
-    return decide(read_features(request), entrypoint, catalog, health, now=now, rng=rng)
+    features = read_features(request)
+    verdict = heuristic_verdict(request, features) if entrypoint.judged else None
+    return decide(features, entrypoint, catalog, health, now=now, rng=rng, judged_as=verdict)
 
 
 def _ask(url: str, body: bytes, *, as_json: bool) -> str:

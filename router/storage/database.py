@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from router.chat.types import JsonValue
@@ -72,7 +73,9 @@ class Database:
         if self._engine is None:
             try:
                 self._engine = open_engine(self._url)
-            except OSError as error:
+            except ImportError as error:
+                raise StorageError(f"the driver of this database is not installed: {error.name}") from error
+            except (SQLAlchemyError, OSError) as error:
                 raise StorageError(f"the database cannot be opened: {error}") from error
         return self._engine
 

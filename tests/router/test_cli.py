@@ -93,6 +93,13 @@ def test_explain_shows_each_candidate_with_its_terms_and_who_is_left_out(
     assert "no key: set A_KEY" in shown
 
 
+def test_explain_names_the_task_as_the_gateway_would(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prompt = "```python\ndef f(x):\n    return x\n```\nTraceback (most recent call last): why, in main.py?"
+
+    assert main(["explain", "--config", file, prompt]) == 0
+    assert "judged as code" in capsys.readouterr().out
+
+
 def test_explain_reads_a_body_and_prints_json(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
