@@ -74,8 +74,7 @@ class _Reader:
         layers = metadata.integer(self._key("block_count"), least=1, most=_MOST_LAYERS)
         epsilon = metadata.number(self._key("attention.layer_norm_rms_epsilon"), least=0.0)
         context_tokens = metadata.integer(self._key("context_length"), least=1, most=1 << 31)
-        rope_context = context_tokens
-        attentions = self._attentions(hidden_size, layers, rope_context)
+        attentions = self._attentions(hidden_size, layers, context_tokens)
         feed_forwards = self._feed_forwards(layers)
         return ModelSpecification(
             architecture=self._family.architecture,
