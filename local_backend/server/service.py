@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from local_backend.errors import Unauthorised
 from local_backend.server.worker import EngineWorker
 
 __all__ = ["Counters", "Service"]
+
+_log = logging.getLogger(__name__)
 
 
 class Counters:
@@ -29,9 +32,16 @@ class Counters:
     def ended(self, surface: str, outcome: str) -> None:
         """Count one request by its surface and how it ended: a finish reason or an error's code."""
         self.requests[surface, outcome] += 1
+        _log.info("%s request ended: %s", surface, outcome)
 
     def used(self, usage: Usage) -> None:
         """Add a finished request's tokens."""
+        _log.info(
+            "%d tokens of prompt (%d from the cache), %d answered",
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+        )
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.completion_tokens += usage.completion_tokens
