@@ -16,7 +16,10 @@ _SHORTEST_SECRET: Final = 6
 # What vendors' keys look like, whole or half masked, and what a bearer header carries. A gateway's excerpt
 # of an error body must hold neither its own key nor one that the upstream happens to echo.
 _KEY_SHAPES: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|csk|xai|nvapi|hf|fw|tgp|key|AIza|AQ\.)[-_]?[A-Za-z0-9_\-*.]{12,}"
+    r"\b(?:gsk_|xai-|nvapi-|csk-)[A-Za-z0-9_\-*.]{12,}"
+    # These begin ordinary words too: a key has digits, or the stars of its mask.
+    r"|\b(?:sk|pk|rk|hf|fw|tgp|key)[-_](?=[A-Za-z_\-.]*[\d*])[A-Za-z0-9_\-*.]{12,}"
+    r"|\bAIza[A-Za-z0-9_\-]{16,}"
     r"|(?i:\bbearer\s+)[A-Za-z0-9_\-*.~+/=]{8,}"
 )
 

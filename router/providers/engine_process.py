@@ -240,6 +240,18 @@ class EngineProcess:
         # Also where the engine itself is gone: what it started may still be there.
         _signal_group(process, _KILL)
         await process.wait()
+        await _drain(process.stdout, process.stderr)
+
+
+async def _drain(*streams: asyncio.StreamReader | None) -> None:
+    """Read to the end, so that the pipes are closed before the event loop may be."""
+    try:
+        async with asyncio.timeout(_LAST_WORDS_S):
+            for stream in streams:
+                while stream is not None and await stream.read(_LONGEST_LINE):
+                    pass
+    except TimeoutError:
+        return
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:

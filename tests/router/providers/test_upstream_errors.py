@@ -93,7 +93,14 @@ def test_nothing_that_looks_like_a_key_is_kept(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sketchy words about pkg-config", "the bearer of news", "a b c", "risk-averse"]
+    "text",
+    [
+        "sketchy words about pkg-config-settings",
+        "the bearer of news",
+        "keyboard-interrupts and key-value-databases",
+        "pk-less-tables-are-rare",
+        "risk-averse",
+    ],
 )
 def test_ordinary_words_are_kept(text: str) -> None:
     assert KEYS.redact(text) == text
