@@ -23,6 +23,7 @@ from router.api.explain import Explain
 from router.api.middleware import Edge, request_id_of
 from router.api.models import build_models_routes
 from router.api.open_requests import OpenRequests
+from router.api.openapi import describe_surfaces
 from router.api.root import build_root_routes
 from router.clock import Clock
 from router.errors import GatewayError, InternalError
@@ -60,6 +61,7 @@ def build_api(
     app.include_router(build_models_routes(gateway))
     app.include_router(health_routes)
     app.include_router(build_root_routes(gateway))
+    describe_surfaces(app)
     _add_error_handlers(app)
     if cors_origins:
         app.add_middleware(

@@ -95,6 +95,16 @@ async def test_the_root_page_links_to_what_there_is_without_a_script(tmp_path: P
     assert "/v1/models" in links
 
 
+async def test_the_api_describes_every_path_that_it_answers(tmp_path: Path) -> None:
+    async with running_house(house_file(tmp_path, {"first": GOOD})) as house:
+        document = (await house.client.get("/openapi.json")).json()
+
+    assert {
+        "/v1/chat/completions", "/v1/models", "/v1/models/{model}", "/admin/explain", "/health/live",
+        "/health/ready", "/health/dashboard", "/metrics",
+    } == set(document["paths"])  # fmt: skip
+
+
 @pytest.mark.parametrize("path", ["/", "/health/live", "/health/ready"])
 async def test_a_monitor_may_ask_for_the_head_alone(tmp_path: Path, path: str) -> None:
     async with running_house(house_file(tmp_path, {"first": GOOD})) as house:
