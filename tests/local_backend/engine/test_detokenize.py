@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_backend.engine.detokenize import TextStream
@@ -24,6 +24,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
+@settings(deadline=None)
 @given(texts, stops_lists, st.lists(st.integers(0, 400), max_size=30))
 def test_any_cut_gives_the_same_text(text: str, stops: list[str], at: list[int]) -> None:
     data = text.encode()
@@ -33,6 +34,7 @@ def test_any_cut_gives_the_same_text(text: str, stops: list[str], at: list[int])
     assert run(cut(data, at), stops)[:2] == whole[:2] == single[:2]
 
 
+@settings(deadline=None)
 @given(texts, stops_lists)
 def test_the_text_ends_before_the_stop_that_is_complete_first(text: str, stops: list[str]) -> None:
     got, stopped, _ = run([text.encode()], stops)
@@ -46,6 +48,7 @@ def test_the_text_ends_before_the_stop_that_is_complete_first(text: str, stops: 
         assert got == text[: min(ends) - longest]
 
 
+@settings(deadline=None)
 @given(texts, stops_lists, st.lists(st.integers(0, 400), max_size=30))
 def test_nothing_of_a_stop_string_is_ever_sent(text: str, stops: list[str], at: list[int]) -> None:
     _, _, sent = run(cut(text.encode(), at), stops)

@@ -30,6 +30,7 @@ def pick(values: NDArray[np.float32], parameters: SamplingParameters, seed: int 
     return choose(values, parameters, frozenset(), {}, np.random.default_rng(seed)).token
 
 
+@settings(deadline=None)
 @given(logits_arrays)
 def test_greedy_takes_the_first_of_the_highest(values: NDArray[np.float32]) -> None:
     highest = max(float(v) for v in values)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_backend.engine.scheduler import (
@@ -27,6 +27,7 @@ def test_those_that_wait_do_not_disturb_the_running_one() -> None:
     assert next_work(Progress("r", 4, 4, 9), ["a"], 8) == Decode("r")
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 50), st.integers(0, 199))
 def test_prefill_covers_the_prompt_once_in_chunks(prompt: int, chunk: int, cached: int) -> None:
     computed = min(cached, prompt - 1)

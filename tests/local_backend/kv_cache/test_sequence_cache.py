@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_backend.kv_cache.sequence_cache import CacheError, SequenceCache, cache_bytes
@@ -38,6 +38,7 @@ def test_shapes_and_bytes_follow_the_specification() -> None:
     assert cache_bytes(specification(), 16) == total
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=10), st.lists(st.integers(0, 2), min_size=1, max_size=10))
 def test_the_common_prefix_is_reused_but_one_token_is_left_to_compute(
     kept: list[int], prompt: list[int]
