@@ -217,7 +217,7 @@ class Dispatch:
                 candidate.deployment_id,
                 self._clock.wall(),
                 prompt_tokens=self._prompt_tokens(candidate),
-                last_resort=candidate.last_resort,
+                last_resort=candidate.last_resort or candidate.within_floor,
             )
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
             _log.exception("health.acquire_failed", deployment=candidate.deployment_id)

@@ -154,9 +154,9 @@ class BenchBook:
 
     def prune(self, now: float) -> None:
         """Forget what counts no more."""
-        for key in [key for key, bench in self._benches.items() if bench.forgotten(now)]:
-            del self._benches[key]
-        self.version += 1
+        over = [key for key, bench in self._benches.items() if bench.forgotten(now)]
+        if over:
+            self.clear(over)
 
     def __len__(self) -> int:
         return len(self._benches)

@@ -33,6 +33,7 @@ __all__ = ["HealthTracker", "Permit"]
 
 _LEARNED_CONTEXT_S = 86_400.0
 _FURTHEST_BENCH_S = 31 * 86_400.0
+_PRUNE_EVERY_S = 60.0
 _UNTOLD = ProviderCondition()
 
 
@@ -49,6 +50,7 @@ class HealthTracker:
         self._open: dict[int, OpenPermit] = {}
         self._issued = 0
         self._epoch = 0
+        self._prune_at = 0.0
         self._seen_statuses: dict[str, ProviderStatusLike] = {}
         self.retune(catalog)
 
@@ -168,6 +170,9 @@ class HealthTracker:
         A provider without a status counts as configured and ready. Views that nothing has changed are
         reused for a quarter of a second.
         """
+        if len(self._book) and now >= self._prune_at:
+            self._book.prune(now)
+            self._prune_at = now + _PRUNE_EVERY_S
         if statuses != self._seen_statuses:
             self._seen_statuses = dict(statuses)
             self._epoch += 1

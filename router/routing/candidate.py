@@ -112,14 +112,17 @@ class Candidate:
     """A deployment that may serve this request, with its score.
 
     ``last_resort`` marks one that a breaker or a busy slot holds back and that is offered all the same
-    because too few others are left; its permit must be asked for as a last resort. ``output_limit``
-    bounds the answer where the client's own bound does not fit.
+    because too few others are left; its permit must be asked for as a last resort. ``within_floor`` marks
+    the last few of the order: should a breaker open for one of them between the decision and its turn,
+    it is asked as a last resort too, for nobody comes after it. ``output_limit`` bounds the answer where
+    the client's own bound does not fit.
     """
 
     deployment_id: str
     score: Score
     last_resort: bool = False
     output_limit: int | None = None
+    within_floor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ stands in the way, candidates whose window holds the prompt are offered with ``o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from router.catalog.catalog import Catalog, Deployment, Entrypoint
 from router.chat.features import RequestFeatures, TaskKind
 from router.health.jitter import Randomness
@@ -90,6 +92,8 @@ def decide(
     panic = len(candidates) < FLOOR and _add_last_resorts(candidates, out, scorer)
     if not candidates:
         _add_shortened(candidates, out, scorer, needs)
+    # Others' results may open a breaker before its turn comes; the last ones are asked all the same.
+    candidates[-FLOOR:] = [replace(candidate, within_floor=True) for candidate in candidates[-FLOOR:]]
     return RoutingDecision(
         entrypoint=entrypoint.name,
         features=features,

@@ -142,6 +142,15 @@ def test_two_keys_take_turns_and_one_limit_benches_one_key(make_catalog: MakeCat
     assert take(tracker, "a", 13.0).key_label == "K2"
 
 
+def test_what_is_forgotten_is_dropped_from_the_book(tracker: HealthTracker) -> None:
+    tracker.settle(take(tracker, "a-big", 0.0), limited(10.0), 0.0)
+    tracker.snapshot(1.0, {})
+    assert tracker.export().benches
+
+    tracker.snapshot(10_000.0, {})
+    assert not tracker.export().benches
+
+
 def test_a_refused_key_benches_every_model_of_it_and_no_other_provider(tracker: HealthTracker) -> None:
     refused = classify(UpstreamStatus("no", upstream_status=401), now=0.0)
     tracker.settle(take(tracker, "a-big", 0.0), refused, 0.0)

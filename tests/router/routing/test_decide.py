@@ -178,6 +178,12 @@ def test_one_healthy_candidate_comes_first_and_one_last_resort_behind_it() -> No
     assert [candidate.last_resort for candidate in decision.candidates] == [False, True]
 
 
+def test_the_last_of_the_order_are_asked_though_a_breaker_opens_before_their_turn() -> None:
+    decision = route([deployment(f"d{number}") for number in range(4)])
+
+    assert [candidate.within_floor for candidate in decision.candidates] == [False, False, True, True]
+
+
 def test_a_stated_bench_is_never_overruled() -> None:
     kinds = [OutcomeKind.RATE_LIMITED, OutcomeKind.NO_BALANCE, OutcomeKind.BAD_CREDENTIALS]
     benched = {

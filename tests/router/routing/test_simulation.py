@@ -127,7 +127,8 @@ class Simulation:
         refused: set[str] = set()
         for candidate in decision.candidates:
             name = candidate.deployment_id
-            permit = self.tracker.acquire(name, self.now, last_resort=candidate.last_resort)
+            insists = candidate.last_resort or candidate.within_floor
+            permit = self.tracker.acquire(name, self.now, last_resort=insists)
             if permit is None:
                 refused.add(name)
                 continue
