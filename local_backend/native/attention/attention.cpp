@@ -51,8 +51,8 @@ void raise_maximum(const Kernels& kernels, Running& running, float maximum, std:
 
 class Worker {
  public:
-  Worker(const Kernels& kernels, const AttentionShape& shape, const AttentionInput& input,
-         AttentionScratch& scratch, float* memory)
+  Worker(const Kernels& kernels, const AttentionShape& shape, const AttentionInput& input, AttentionScratch& scratch,
+         float* memory)
       : kernels_(kernels), shape_(shape), input_(input), scratch_(scratch) {
     const std::size_t rows = block_tokens * shape.group();
     key_tile_ = memory;
@@ -120,8 +120,7 @@ void Worker::decode(std::size_t kv_head, Range chunk) {
     const std::uint16_t* value = input_.values + p * value_row + kv_head * shape_.value_dimension;
     for (std::size_t h = 0; h < group; ++h) {
       float* sum = scratch_.partial.data() + slot(0, first_head + h, chunk_index) * shape_.value_dimension;
-      kernels_.add_scaled_half(sum, value, scores_[h * chunk_positions + p - chunk.begin],
-                               shape_.value_dimension);
+      kernels_.add_scaled_half(sum, value, scores_[h * chunk_positions + p - chunk.begin], shape_.value_dimension);
     }
   }
 }
@@ -208,8 +207,7 @@ void Worker::prefill(std::size_t kv_head, std::size_t first_token, std::size_t t
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t index =
         slot(first_token + r / group, kv_head * group + r % group, chunk.begin / chunk_positions);
-    std::copy_n(running[r].values, shape_.value_dimension,
-                scratch_.partial.data() + index * shape_.value_dimension);
+    std::copy_n(running[r].values, shape_.value_dimension, scratch_.partial.data() + index * shape_.value_dimension);
     scratch_.maximum.data()[index] = running[r].maximum;
     scratch_.sum.data()[index] = running[r].sum;
   }
@@ -269,9 +267,8 @@ void attend(const Kernels& kernels, const Team& team, const AttentionShape& shap
     const std::size_t chunk = item / shape.kv_heads % chunks;
     const std::size_t first_token = item / shape.kv_heads / chunks * block_tokens;
     const std::size_t tokens = std::min(block_tokens, input.tokens - first_token);
-    const Range range = cuts_context(input.tokens)
-                            ? Range{chunk * chunk_positions, (chunk + 1) * chunk_positions}
-                            : Range{0, input.start + input.tokens};
+    const Range range = cuts_context(input.tokens) ? Range{chunk * chunk_positions, (chunk + 1) * chunk_positions}
+                                                   : Range{0, input.start + input.tokens};
     if (input.tokens == 1) {
       worker.decode(kv_head, range);
     } else {

@@ -28,9 +28,9 @@ struct AttentionShape {
 struct AttentionInput {
   const float* queries;  // [tokens][heads][key_dimension], rotated
   std::size_t tokens;
-  std::size_t start;             // position of the first token
-  const std::uint16_t* keys;     // [positions][kv_heads][key_dimension]
-  const std::uint16_t* values;   // [positions][kv_heads][value_dimension]
+  std::size_t start;            // position of the first token
+  const std::uint16_t* keys;    // [positions][kv_heads][key_dimension]
+  const std::uint16_t* values;  // [positions][kv_heads][value_dimension]
 };
 
 // Partial results of every (token, head, chunk): value sums, maxima and sums of exponentials.

@@ -124,8 +124,7 @@ void take_feed_forward(Intake& intake, const LayerSettings& s, LayerWeights& w) 
 }
 
 void construct(BoundLayer* self, nb::handle runtime, const LayerSettings& settings,
-               const std::map<std::string, nb::object>& matrices,
-               std::map<std::string, std::vector<float>> vectors) {
+               const std::map<std::string, nb::object>& matrices, std::map<std::string, std::vector<float>> vectors) {
   check_settings(settings);
   Intake intake(matrices, std::move(vectors));
   LayerWeights weights = take_attention(intake, settings);
@@ -163,9 +162,9 @@ void forward(BoundLayer& self, Floats hidden, std::size_t start, HalfBits keys, 
 
 }  // namespace
 
-#define FIELD(type, name, place)                                                            \
-  def_prop_rw(                                                                              \
-      name, [](const LayerSettings& s) -> type { return static_cast<type>(s.place); },      \
+#define FIELD(type, name, place)                                                       \
+  def_prop_rw(                                                                         \
+      name, [](const LayerSettings& s) -> type { return static_cast<type>(s.place); }, \
       [](LayerSettings& s, type value) { s.place = static_cast<decltype(s.place)>(value); })
 
 void bind_layer(nb::module_& module) {
@@ -192,7 +191,8 @@ void bind_layer(nb::module_& module) {
       .FIELD(std::size_t, "shared_width", shared_width);
   nb::class_<BoundLayer>(module, "Layer", "One decoder layer over matrices it keeps alive.")
       .def("__init__", &construct, nb::arg("runtime"), nb::arg("settings"), nb::arg("matrices"), nb::arg("vectors"))
-      .def("forward", &forward, nb::arg("hidden").noconvert(), nb::arg("start"), nb::arg("keys").noconvert(), nb::arg("values").noconvert(),
+      .def("forward", &forward, nb::arg("hidden").noconvert(), nb::arg("start"), nb::arg("keys").noconvert(),
+           nb::arg("values").noconvert(),
            "Runs T tokens at positions start.. in place; keys and values are bit patterns of float16.");
 }
 

@@ -18,11 +18,10 @@ void construct(BoundMatrix* self, std::uint32_t type, std::size_t experts, std::
   require(experts < limit && rows < limit && columns < limit && experts * rows < limit,
           "a matrix of " + std::to_string(experts) + " x " + shape_text(rows, columns) + " is too large");
   const BlockLayout layout = layout_of(static_cast<BlockType>(type));
-  require(columns % layout.elements == 0, std::to_string(columns) + " columns are no whole number of blocks of " +
-                                              std::to_string(layout.elements));
+  require(columns % layout.elements == 0,
+          std::to_string(columns) + " columns are no whole number of blocks of " + std::to_string(layout.elements));
   const std::size_t row_bytes = columns / layout.elements * layout.bytes;
-  require(row_bytes < limit && data.size() / row_bytes >= experts * rows &&
-              data.size() == experts * rows * row_bytes,
+  require(row_bytes < limit && data.size() / row_bytes >= experts * rows && data.size() == experts * rows * row_bytes,
           std::to_string(data.size()) + " bytes given, " + std::to_string(experts) + " x " +
               shape_text(rows, columns) + " of this type has rows of " + std::to_string(row_bytes) + " bytes");
   require(reinterpret_cast<std::uintptr_t>(data.data()) % 4 == 0, "weights must start at a multiple of 4 bytes");

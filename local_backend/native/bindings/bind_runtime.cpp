@@ -16,8 +16,8 @@ constexpr unsigned most_workers = 1024;
 void construct(Runtime* self, const std::string& isa, unsigned threads) {
   const Kernels* kernels = find_kernels(isa);
   require(kernels != nullptr, "instruction set '" + isa + "' is unknown or not available on this machine");
-  require(threads <= most_workers, "at most " + std::to_string(most_workers) + " threads, not " +
-                                       std::to_string(threads));
+  require(threads <= most_workers,
+          "at most " + std::to_string(most_workers) + " threads, not " + std::to_string(threads));
   new (self) Runtime(*kernels, threads != 0 ? threads : default_workers(detect_topology()));
 }
 
@@ -27,17 +27,17 @@ void check_product(const Matrix& matrix, const InputFloats& inputs, const Floats
   check_single(matrix);
   require(inputs.shape(1) == matrix.columns, "inputs are " + shape_text(inputs.shape(0), inputs.shape(1)) +
                                                  ", the matrix has " + std::to_string(matrix.columns) + " columns");
-  require(out.shape(0) == inputs.shape(0) && out.shape(1) == matrix.rows,
-          "out is " + shape_text(out.shape(0), out.shape(1)) + ", needed " +
-              shape_text(inputs.shape(0), matrix.rows));
+  require(
+      out.shape(0) == inputs.shape(0) && out.shape(1) == matrix.rows,
+      "out is " + shape_text(out.shape(0), out.shape(1)) + ", needed " + shape_text(inputs.shape(0), matrix.rows));
 }
 
 void embed_rows(Runtime& runtime, const BoundMatrix& bound, Tokens tokens, Floats out) {
   const Matrix& matrix = bound.matrix;
   check_single(matrix);
-  require(out.shape(0) == tokens.size() && out.shape(1) == matrix.columns,
-          "out is " + shape_text(out.shape(0), out.shape(1)) + ", needed " +
-              shape_text(tokens.size(), matrix.columns));
+  require(
+      out.shape(0) == tokens.size() && out.shape(1) == matrix.columns,
+      "out is " + shape_text(out.shape(0), out.shape(1)) + ", needed " + shape_text(tokens.size(), matrix.columns));
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::int32_t token = tokens.data()[t];
     require(token >= 0 && static_cast<std::size_t>(token) < matrix.rows,
@@ -85,7 +85,8 @@ void bind_runtime(nb::module_& module) {
       .def_prop_ro("workers", [](const Runtime& self) { return self.pool.workers(); })
       .def("embed", &embed_rows, nb::arg("matrix"), nb::arg("tokens").noconvert(), nb::arg("out").noconvert())
       .def("multiply", &multiply_matrix, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("out").noconvert())
-      .def("head", &head, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("norm").noconvert(), nb::arg("epsilon"), nb::arg("out").noconvert())
+      .def("head", &head, nb::arg("matrix"), nb::arg("inputs").noconvert(), nb::arg("norm").noconvert(),
+           nb::arg("epsilon"), nb::arg("out").noconvert())
       .def("read", &read, nb::arg("data").noconvert(), "Reads the bytes once with all workers; their checksum.")
       .def("stop", [](Runtime& self) {
         const nb::gil_scoped_release release;

@@ -129,9 +129,8 @@ void Layer::rotate_and_store(Runtime& runtime, const Team& team, const LayerInpu
 void Layer::run_attention(Runtime& runtime, const Team& team, const LayerInput& input) const {
   const AttentionShape& shape = settings_.attention;
   WorkerScratch& scratch = runtime.scratch[team.worker()];
-  attend(runtime.kernels, team, shape,
-         {runtime.queries.data(), input.tokens, input.start, input.keys, input.values}, runtime.attention,
-         scratch.attention.data(), runtime.mixed);
+  attend(runtime.kernels, team, shape, {runtime.queries.data(), input.tokens, input.start, input.keys, input.values},
+         runtime.attention, scratch.attention.data(), runtime.mixed);
   const bool post_norm = !weights_.attention_post_norm.empty();
   const std::span tokens(runtime.mixed.rows(), input.tokens);
   team.for_each(strip_count(weights_.output.rows), [&](std::size_t strip) {

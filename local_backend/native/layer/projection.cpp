@@ -36,9 +36,8 @@ void embed(Runtime& runtime, const Matrix& matrix, std::span<const std::int32_t>
 }
 
 void multiply(Runtime& runtime, const Matrix& matrix, const float* inputs, std::size_t tokens, float* out) {
-  project(runtime, matrix, tokens, out, [&](std::size_t token, float* row) {
-    std::copy_n(inputs + token * matrix.columns, matrix.columns, row);
-  });
+  project(runtime, matrix, tokens, out,
+          [&](std::size_t token, float* row) { std::copy_n(inputs + token * matrix.columns, matrix.columns, row); });
 }
 
 void norm_and_multiply(Runtime& runtime, const Matrix& matrix, const float* inputs, std::size_t tokens,

@@ -30,15 +30,15 @@ class Runtime {
   std::vector<WorkerScratch> scratch;
   RopeTable rope;
   AttentionScratch attention;
-  Activations normed;   // [T][hidden]
-  Activations mixed;    // [T][heads * value_dimension]
-  Activations inner;    // [T or T * used][width]
-  Activations shared;   // [T][shared_width]
+  Activations normed;  // [T][hidden]
+  Activations mixed;   // [T][heads * value_dimension]
+  Activations inner;   // [T or T * used][width]
+  Activations shared;  // [T][shared_width]
   Buffer<float> queries;
   Buffer<float> keys;
   Buffer<float> values;
-  Buffer<float> update;   // [T][hidden], where an output is normalised before it is added
-  Buffer<float> logits;   // [T][experts]
+  Buffer<float> update;                // [T][hidden], where an output is normalised before it is added
+  Buffer<float> logits;                // [T][experts]
   Buffer<std::uint32_t> chosen;        // [T][used]
   Buffer<float> chosen_weights;        // [T][used]
   Buffer<float> shared_weights;        // [T]

@@ -11,8 +11,8 @@ void StripScratch::reserve(std::size_t columns) {
   row_minimum_.reserve(columns / 16);
 }
 
-WeightStrip::WeightStrip(const Kernels& kernels, const Matrix& matrix, std::size_t first_row,
-                         std::size_t tokens, StripScratch& scratch)
+WeightStrip::WeightStrip(const Kernels& kernels, const Matrix& matrix, std::size_t first_row, std::size_t tokens,
+                         StripScratch& scratch)
     : kernels_(kernels),
       block_(kernels.blocks[static_cast<std::size_t>(matrix.type)]),
       matrix_(matrix),

@@ -78,8 +78,7 @@ void multiply_strip(const Kernels& kernels, const Matrix& matrix, std::size_t st
     const auto tile = tokens.subspan(begin, std::min(tile_tokens, tokens.size() - begin));
     weights.multiply(tile, scratch.out_first.data());
     for (std::size_t t = 0; t < tile.size(); ++t) {
-      emit(begin + t, first_row,
-           std::span<const float>(scratch.out_first.data() + t * strip_rows, weights.rows()));
+      emit(begin + t, first_row, std::span<const float>(scratch.out_first.data() + t * strip_rows, weights.rows()));
     }
   }
 }

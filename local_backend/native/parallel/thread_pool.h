@@ -32,8 +32,7 @@ class alignas(64) MeetingPoint {
 // One worker's view of a region.
 class Team {
  public:
-  Team(MeetingPoint& point, unsigned worker, unsigned workers)
-      : point_(point), worker_(worker), workers_(workers) {}
+  Team(MeetingPoint& point, unsigned worker, unsigned workers) : point_(point), worker_(worker), workers_(workers) {}
 
   unsigned worker() const { return worker_; }
   unsigned workers() const { return workers_; }

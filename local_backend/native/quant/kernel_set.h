@@ -37,8 +37,7 @@ struct KernelSet {
 
   // The generic dot: unpack into scratch, then integer sums per group in plain loops.
   template <class Unpack>
-  static float dot_unpacked(const std::byte* row, const ActivationRow& x, std::size_t columns,
-                            UnpackedRow scratch) {
+  static float dot_unpacked(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow scratch) {
     Unpack::run(row, scratch, columns);
     const float* sums = Unpack::group == 32 ? x.sum32 : x.sum16;
     float total = 0.0f;

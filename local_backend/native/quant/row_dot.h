@@ -64,7 +64,8 @@ struct RowDot {
     const std::size_t count = columns / small_block;
     for (std::size_t b = 0; b < count; ++b) {
       const auto& block = *reinterpret_cast<const BlockQ8_0*>(row + b * sizeof(BlockQ8_0));
-      const I dot = W::dot4_signed(W::izero(), W::load_bytes(block.quants), W::load_bytes(x.quants + b * small_block));
+      const I dot =
+          W::dot4_signed(W::izero(), W::load_bytes(block.quants), W::load_bytes(x.quants + b * small_block));
       sum[b & 1] = W::fma(W::to_float(dot), W::set1(W::half(block.scale) * x.scale[b]), sum[b & 1]);
     }
     return W::sum(W::add(sum[0], sum[1]));

@@ -38,8 +38,8 @@ struct ChunkDot {
     if (has_second) {
       both = _mm512_mask_broadcast_i32x4(both, 0xff00, _mm_loadu_si128(reinterpret_cast<const __m128i*>(second)));
     }
-    const __m512i shifts = _mm512_setr_epi64(0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0,
-                                             0x0004000400040004, 0x0004000400040004);
+    const __m512i shifts =
+        _mm512_setr_epi64(0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0, 0x0004000400040004, 0x0004000400040004);
     return _mm512_and_si512(_mm512_srlv_epi16(both, shifts), _mm512_set1_epi8(0x0f));
   }
 
@@ -184,8 +184,8 @@ struct ChunkDot {
     using Scales = RowDot<Avx512Half>;
     Sums sums;
     __m256 minima_sum = _mm256_setzero_ps();
-    const __m512i shifts = _mm512_setr_epi64(0, 0, 0, 0, 0x0004000400040004, 0x0004000400040004,
-                                             0x0004000400040004, 0x0004000400040004);
+    const __m512i shifts =
+        _mm512_setr_epi64(0, 0, 0, 0, 0x0004000400040004, 0x0004000400040004, 0x0004000400040004, 0x0004000400040004);
     for (std::size_t b = 0; b < columns / super_block; ++b) {
       const auto& block = *reinterpret_cast<const BlockQ4_K*>(row + b * sizeof(BlockQ4_K));
       __m256 scales8;

@@ -1,6 +1,6 @@
 // Unpacking of weight rows into 8-bit quants with a scale and a minimum per group, in plain loops.
-// Included once per instruction set; `Isa` is its vector type, in an unnamed namespace, so that every set gets its own
-// copy (vectorised by the compiler under that set's flags) and none leaks into another.
+// Included once per instruction set; `Isa` is its vector type, in an unnamed namespace, so that every set gets its
+// own copy (vectorised by the compiler under that set's flags) and none leaks into another.
 #pragma once
 
 #include <cstring>

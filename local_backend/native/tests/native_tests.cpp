@@ -114,8 +114,8 @@ void test_products_agree(const std::string& set) {
         multiply(tested, owned.matrix, inputs.data(), tokens, got.data());
         for (std::size_t i = 0; i < got.size(); ++i) {
           check(std::fabs(got[i] - wanted[i]) <= 1e-3f + 1e-4f * std::fabs(wanted[i]),
-                set + " type " + std::to_string(static_cast<unsigned>(type)) + " columns " +
-                    std::to_string(columns) + " tokens " + std::to_string(tokens));
+                set + " type " + std::to_string(static_cast<unsigned>(type)) + " columns " + std::to_string(columns) +
+                    " tokens " + std::to_string(tokens));
         }
       }
     }
@@ -175,8 +175,8 @@ std::vector<float> run_layer(const std::string& set, unsigned workers, std::size
   std::vector<std::uint16_t> values(positions * 2 * 16);
   std::vector<float> hidden = random_floats(random, positions * 64);
   std::size_t start = 0;
-  for (const std::size_t tokens : {std::size_t{33}, std::size_t{1}, std::size_t{7}, std::size_t{556}, std::size_t{1},
-                                   std::size_t{2}}) {
+  for (const std::size_t tokens :
+       {std::size_t{33}, std::size_t{1}, std::size_t{7}, std::size_t{556}, std::size_t{1}, std::size_t{2}}) {
     owned.layer->forward(runtime, {hidden.data() + start * 64, tokens, start, keys.data(), values.data()});
     start += tokens;
   }

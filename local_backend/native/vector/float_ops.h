@@ -119,9 +119,7 @@ struct FloatOps {
     return V::mul(p, V::power_of_two(n));
   }
 
-  static F sigmoid(F x) {
-    return V::div(V::set1(1.0f), V::add(V::set1(1.0f), exp(V::sub(V::zero(), x))));
-  }
+  static F sigmoid(F x) { return V::div(V::set1(1.0f), V::add(V::set1(1.0f), exp(V::sub(V::zero(), x)))); }
 
   static F gated(Activation activation, F gate, F up) {
     switch (activation) {
@@ -210,8 +208,8 @@ struct FloatOps {
     }
   }
 
-  static void multiply_add(const float* a, std::size_t a_stride, const float* b, std::size_t b_stride,
-                           float* out, std::size_t out_stride, std::size_t m, std::size_t n, std::size_t k) {
+  static void multiply_add(const float* a, std::size_t a_stride, const float* b, std::size_t b_stride, float* out,
+                           std::size_t out_stride, std::size_t m, std::size_t n, std::size_t k) {
     std::size_t row = 0;
     for (; row + 4 <= m; row += 4) {
       multiply_add_rows<4>(a + row * a_stride, a_stride, b, b_stride, out + row * out_stride, out_stride, n, k);

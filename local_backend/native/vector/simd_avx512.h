@@ -27,9 +27,7 @@ struct Avx512 {
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F abs(F a) { return _mm512_abs_ps(a); }
   static F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static __m256 halves(F a) {
-    return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-  }
+  static __m256 halves(F a) { return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
   static float sum(F a) { return Avx2::sum(halves(a)); }
   static float highest(F a) {
     return Avx2::highest(_mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
@@ -57,17 +55,13 @@ struct Avx512 {
     __builtin_memcpy(&four, p, 4);
     return _mm512_set1_epi32(four);
   }
-  static I dot4(I sum, Bytes weights, Bytes activations) {
-    return _mm512_dpbusd_epi32(sum, weights, activations);
-  }
+  static I dot4(I sum, Bytes weights, Bytes activations) { return _mm512_dpbusd_epi32(sum, weights, activations); }
   static I dot4_wide(I sum, Bytes weights, Bytes activations) { return dot4(sum, weights, activations); }
   static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
 };
 
 struct Avx512Half : Avx2 {
-  static I dot4(I sum, Bytes weights, Bytes activations) {
-    return _mm256_dpbusd_epi32(sum, weights, activations);
-  }
+  static I dot4(I sum, Bytes weights, Bytes activations) { return _mm256_dpbusd_epi32(sum, weights, activations); }
   static I dot4_signed(I sum, Bytes weights, Bytes activations) {
     return dot4(sum, _mm256_abs_epi8(weights), _mm256_sign_epi8(activations, weights));
   }
