@@ -37,6 +37,7 @@ InstructionSet: TypeAlias = Literal["", "scalar", "avx2", "avx512"]
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.SWIGLU_OAI: 2}
 _GATINGS = {GatingFunction.SOFTMAX: 0, GatingFunction.SIGMOID: 1, GatingFunction.SOFTMAX_OF_CHOSEN: 2}
 _LARGEST_GROUP = 64
+_MOST_BOUND = 64
 
 _MATRICES = frozenset(
     {
@@ -157,6 +158,8 @@ class NativeKernels:
     def _bind_once(self, weight: Weight) -> _native.Matrix:
         known = self._bound.get(id(weight))
         if known is None or known[0] is not weight:
+            if len(self._bound) >= _MOST_BOUND:
+                self._bound.clear()
             known = (weight, _bind(self._native, weight))
             self._bound[id(weight)] = known
         return known[1]
