@@ -101,9 +101,9 @@ LayerWeights take_attention(Intake& intake, const LayerSettings& s) {
 void take_feed_forward(Intake& intake, const LayerSettings& s, LayerWeights& w) {
   const std::size_t experts = s.gating.experts;
   if (experts == 0) {
-    intake.matrix("gate_proj", w.gate, 1, s.width, s.hidden);
-    intake.matrix("up_proj", w.up, 1, s.width, s.hidden);
-    intake.matrix("down_proj", w.down, 1, s.hidden, s.width);
+    intake.matrix("gate_proj", w.gate_proj, 1, s.width, s.hidden);
+    intake.matrix("up_proj", w.up_proj, 1, s.width, s.hidden);
+    intake.matrix("down_proj", w.down_proj, 1, s.hidden, s.width);
     return;
   }
   intake.matrix("gating", w.gating, 1, experts, s.hidden);

@@ -1,4 +1,4 @@
-// activation(gate(x)) * up(x) for one strip of inner rows, rounded to 8 bits while it is still in cache.
+// activation(gate_proj(x)) * up_proj(x) for one strip of inner rows, rounded to 8 bits while it is still in cache.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 namespace roundhouse {
 
 struct GatedInner {
-  const Matrix& gate;
-  const Matrix& up;
+  const Matrix& gate_proj;
+  const Matrix& up_proj;
   std::span<const float> gate_bias;  // [rows] or empty
   std::span<const float> up_bias;
   Activation activation;

@@ -165,7 +165,7 @@ void Layer::finish(Runtime& runtime, const Team& team, const LayerInput& input,
 
 void Layer::run_dense(Runtime& runtime, const Team& team, const LayerInput& input) const {
   WorkerScratch& scratch = runtime.scratch[team.worker()];
-  const GatedInner inner{weights_.gate, weights_.up, {}, {}, settings_.activation};
+  const GatedInner inner{weights_.gate_proj, weights_.up_proj, {}, {}, settings_.activation};
   const std::span tokens(runtime.normed.rows(), input.tokens);
   team.for_each(strip_count(settings_.width), [&](std::size_t strip) {
     compute_gated_strip(runtime.kernels, inner, strip, tokens, scratch, runtime.inner, 0);
@@ -173,7 +173,7 @@ void Layer::run_dense(Runtime& runtime, const Team& team, const LayerInput& inpu
   const bool post_norm = !weights_.feed_forward_post_norm.empty();
   const std::span inner_rows(runtime.inner.rows(), input.tokens);
   team.for_each(strip_count(settings_.hidden), [&](std::size_t strip) {
-    multiply_strip(runtime.kernels, weights_.down, strip, inner_rows, scratch,
+    multiply_strip(runtime.kernels, weights_.down_proj, strip, inner_rows, scratch,
                    [&](std::size_t token, std::size_t first_row, std::span<const float> results) {
                      const std::size_t at = token * settings_.hidden + first_row;
                      float* out = post_norm ? runtime.update.data() + at : input.hidden + at;

@@ -90,9 +90,9 @@ void Layer::experts_inner(Runtime& runtime, const Team& team) const {
     if (count == 0) {
       return;
     }
-    const Matrix gate = weights_.expert_gate.expert(expert);
-    const Matrix up = weights_.expert_up.expert(expert);
-    GatedInner inner{gate, up, {}, {}, settings_.activation};
+    const Matrix gate_proj = weights_.expert_gate.expert(expert);
+    const Matrix up_proj = weights_.expert_up.expert(expert);
+    GatedInner inner{gate_proj, up_proj, {}, {}, settings_.activation};
     if (!weights_.expert_gate_bias.empty()) {
       const std::size_t at = expert * settings_.width;
       inner.gate_bias = std::span(weights_.expert_gate_bias).subspan(at, settings_.width);

@@ -44,9 +44,9 @@ struct LayerWeights {
   Matrix key;
   Matrix value;
   Matrix output;
-  Matrix gate;
-  Matrix up;
-  Matrix down;
+  Matrix gate_proj;
+  Matrix up_proj;
+  Matrix down_proj;
   Matrix gating;
   Matrix expert_gate;
   Matrix expert_up;

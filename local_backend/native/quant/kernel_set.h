@@ -148,7 +148,7 @@ struct KernelSet {
     k.to_half = Ops::to_half;
     k.from_half = Ops::from_half;
     k.rms_norm = Ops::rms_norm;
-    k.gate = Ops::gate;
+    k.activate = Ops::activate;
     k.exponentials = Ops::exponentials;
     k.multiply_add = Ops::multiply_add;
     return k;

@@ -79,7 +79,7 @@ struct Kernels {
   // out = x / rms(x) * weight; out may be x
   void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, std::size_t n) = nullptr;
   // gated = activation(gated) * up, element by element
-  void (*gate)(Activation activation, float* gated, const float* up, std::size_t n) = nullptr;
+  void (*activate)(Activation activation, float* gated, const float* up, std::size_t n) = nullptr;
   // values = exp(values - maximum); returns their sum
   float (*exponentials)(float* values, float maximum, std::size_t n) = nullptr;
   // out[m][n] += a[m][k] * b[k][n]; n is a multiple of 16

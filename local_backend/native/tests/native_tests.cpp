@@ -150,9 +150,9 @@ OwnedLayer random_layer(Random& random, std::size_t experts) {
   w.value = take(32, 64);
   w.output = take(64, 64);
   if (experts == 0) {
-    w.gate = take(96, 64);
-    w.up = take(96, 64);
-    w.down = take(64, 96);
+    w.gate_proj = take(96, 64);
+    w.up_proj = take(96, 64);
+    w.down_proj = take(64, 96);
   } else {
     w.gating = take(experts, 64);
     w.expert_gate = take(96, 64, experts);

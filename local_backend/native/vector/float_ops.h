@@ -121,27 +121,27 @@ struct FloatOps {
 
   static F sigmoid(F x) { return V::div(V::set1(1.0f), V::add(V::set1(1.0f), exp(V::sub(V::zero(), x)))); }
 
-  static F gated(Activation activation, F gate, F up) {
+  static F activated(Activation activation, F gated, F up) {
     switch (activation) {
       case Activation::silu:
-        return V::mul(V::mul(gate, sigmoid(gate)), up);
-      case Activation::gelu: {  // tanh form: gate * sigmoid(2 * sqrt(2/pi) * (gate + 0.044715 gate^3))
-        const F cubic = V::fma(V::mul(V::mul(gate, gate), gate), V::set1(0.044715f), gate);
-        return V::mul(V::mul(gate, sigmoid(V::mul(cubic, V::set1(1.5957691216f)))), up);
+        return V::mul(V::mul(gated, sigmoid(gated)), up);
+      case Activation::gelu: {  // tanh form: gated * sigmoid(2 * sqrt(2/pi) * (gated + 0.044715 gated^3))
+        const F cubic = V::fma(V::mul(V::mul(gated, gated), gated), V::set1(0.044715f), gated);
+        return V::mul(V::mul(gated, sigmoid(V::mul(cubic, V::set1(1.5957691216f)))), up);
       }
       case Activation::swiglu_oai: {
-        const F x = V::min(gate, V::set1(7.0f));
+        const F x = V::min(gated, V::set1(7.0f));
         const F y = V::min(V::max(up, V::set1(-7.0f)), V::set1(7.0f));
         return V::mul(V::mul(x, sigmoid(V::mul(x, V::set1(1.702f)))), V::add(y, V::set1(1.0f)));
       }
     }
-    return gate;
+    return gated;
   }
 
-  static void gate(Activation activation, float* values, const float* up, std::size_t n) {
+  static void activate(Activation activation, float* values, const float* up, std::size_t n) {
     std::size_t i = 0;
     for (; i + L <= n; i += L) {
-      V::store(values + i, gated(activation, V::load(values + i), V::load(up + i)));
+      V::store(values + i, activated(activation, V::load(values + i), V::load(up + i)));
     }
     if (i < n) {
       float padded_gate[L] = {};
@@ -150,7 +150,7 @@ struct FloatOps {
         padded_gate[j] = values[i + j];
         padded_up[j] = up[i + j];
       }
-      V::store(padded_gate, gated(activation, V::load(padded_gate), V::load(padded_up)));
+      V::store(padded_gate, activated(activation, V::load(padded_gate), V::load(padded_up)));
       for (std::size_t j = 0; i + j < n; ++j) {
         values[i + j] = padded_gate[j];
       }
