@@ -7,7 +7,7 @@ The only place that reads the environment, provider keys included. Knows nothing
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -32,6 +32,7 @@ __all__ = [
     "read_gateway_key",
     "read_provider_keys",
     "read_settings",
+    "set_library_environment",
 ]
 
 _PREFIX = "ROUNDHOUSE_"
@@ -217,6 +218,15 @@ def read_child_environment(
             if name not in kept_out and not name.startswith(_PREFIX)
         }
     )
+
+
+def set_library_environment(
+    wanted: Mapping[str, str], environment: MutableMapping[str, str] | None = None
+) -> None:
+    """Set what a library reads from the environment when it is imported; what is set already stays."""
+    target = os.environ if environment is None else environment
+    for name, value in wanted.items():
+        target.setdefault(name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from router.settings import (
     read_child_environment,
     read_provider_keys,
     read_settings,
+    set_library_environment,
 )
 
 __all__ = ["run", "take_port"]
@@ -100,6 +101,7 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
     from router.app import build_roundhouse
     from router.commands.banner import banner
     from router.commands.server import AnnouncingServer, server_config
+    from router.providers.litellm_library import REQUIRED_ENVIRONMENT
     from router.recording.log_setup import configure_logging
 
     keys = read_provider_keys(name for one in catalog.providers.values() for name in one.key_env)
@@ -110,6 +112,7 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
         secrets=[secret.reveal() for secret in known],
     )
     environment = read_child_environment(keys)
+    set_library_environment(REQUIRED_ENVIRONMENT)
     roundhouse = build_roundhouse(settings, catalog, keys=keys, child_environment=environment)
     port = listener.getsockname()[1]
 

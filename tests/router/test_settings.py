@@ -12,6 +12,7 @@ from router.settings import (
     is_loopback,
     read_provider_keys,
     read_settings,
+    set_library_environment,
 )
 
 
@@ -108,3 +109,12 @@ def test_a_blank_key_is_no_key() -> None:
 )
 def test_loopback_is_this_machine_only(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_a_librarys_environment_is_set_where_the_person_has_said_nothing() -> None:
+    environment = {"LITELLM_MODE": "DEV"}
+
+    wanted = {"LITELLM_MODE": "PRODUCTION", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    set_library_environment(wanted, environment)
+
+    assert environment == {"LITELLM_MODE": "DEV", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
