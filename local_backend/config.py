@@ -12,7 +12,14 @@ from enum import StrEnum
 
 from local_backend.errors import InvalidRequest
 
-__all__ = ["EngineConfig", "KernelPreference", "ServerConfig", "default_threads", "token_from_environment"]
+__all__ = [
+    "ActivationPreference",
+    "EngineConfig",
+    "KernelPreference",
+    "ServerConfig",
+    "default_threads",
+    "token_from_environment",
+]
 
 _TOKEN_VARIABLE = "ROUNDHOUSE_ENGINE_TOKEN"  # noqa: S105 - the variable's name
 _LARGEST_PORT = 65535
@@ -24,6 +31,14 @@ class KernelPreference(StrEnum):
     AUTO = "auto"
     NATIVE = "native"
     REFERENCE = "reference"
+
+
+class ActivationPreference(StrEnum):
+    """How many bits the native kernels keep of an activation; ``AUTO`` decides by the model's size."""
+
+    AUTO = "auto"
+    EIGHT = "8"
+    SIXTEEN = "16"
 
 
 def default_threads() -> int:
@@ -46,6 +61,7 @@ class EngineConfig:
     context_tokens: int | None = None
     threads: int | None = None
     kernels: KernelPreference = KernelPreference.AUTO
+    activations: ActivationPreference = ActivationPreference.AUTO
     prefill_chunk: int = 256
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from local_backend.config import EngineConfig, KernelPreference
+from local_backend.config import ActivationPreference, EngineConfig, KernelPreference
 
 __all__ = ["add_engine_options", "add_model", "engine_config", "positive", "token_ids"]
 
@@ -39,12 +39,23 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         default=KernelPreference.AUTO,
         help="arithmetic: native (C++), reference (NumPy, slow), or native where it can (default: auto)",
     )
+    parser.add_argument(
+        "--activations",
+        type=ActivationPreference,
+        choices=list(ActivationPreference),
+        default=ActivationPreference.AUTO,
+        help="bits that the native kernels keep of an activation: 8 is faster, 16 as good as exact "
+        "(default: auto, 16 for models of fewer than a billion parameters a token)",
+    )
 
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
     """Collect the options of :func:`add_engine_options`."""
     return EngineConfig(
-        context_tokens=arguments.context, threads=arguments.threads, kernels=arguments.kernels
+        context_tokens=arguments.context,
+        threads=arguments.threads,
+        kernels=arguments.kernels,
+        activations=arguments.activations,
     )
 
 

@@ -17,6 +17,7 @@ from local_backend.engine.forward import ForwardContext, compute, last_logits, p
 from local_backend.errors import InvalidRequest, TooLargeForMemory, UnsupportedModel
 from local_backend.kernels import select
 from local_backend.kernels.base import Kernels
+from local_backend.kernels.precision import choose_precision
 from local_backend.kv_cache.sequence_cache import SequenceCache
 from local_backend.model.chat_template import ChatTemplate
 from local_backend.model.default_model import resolve_model
@@ -107,7 +108,9 @@ def public_name(model: str) -> str:
 
 
 def _prepare(file: ModelFile, config: EngineConfig, progress: Callable[[float], None]) -> ForwardContext:
-    selection = select(config.kernels, _tensors(file.weights), config.threads)
+    precision = choose_precision(config.activations, file.specification, file.weights)
+    tensors = _tensors(file.weights)
+    selection = select(config.kernels, tensors, config.threads, precision)
     _announce(selection.kernels, selection.reason)
     layers = len(file.specification.layers)
 
@@ -120,7 +123,7 @@ def _prepare(file: ModelFile, config: EngineConfig, progress: Callable[[float], 
         selection.kernels.close()
         if config.kernels is not KernelPreference.AUTO or selection.kernels.name == "reference":
             raise
-        reference = select(KernelPreference.REFERENCE, _tensors(file.weights), config.threads).kernels
+        reference = select(KernelPreference.REFERENCE, tensors, config.threads, precision).kernels
         _announce(reference, str(error))
         return prepare(file.specification, file.weights, reference, on_layer)
 

@@ -12,6 +12,7 @@ from local_backend.config import KernelPreference
 from local_backend.errors import NativeUnavailable, UnsupportedModel
 from local_backend.kernels.base import Kernels
 from local_backend.kernels.native import NativeKernels
+from local_backend.kernels.precision import EIGHT_BITS, Precision
 from local_backend.kernels.reference import ReferenceKernels
 from local_backend.model.weights import Weight
 
@@ -26,25 +27,31 @@ class Selection:
     reason: str | None = None
 
 
-def select(preference: KernelPreference, weights: Iterable[Weight], threads: int | None) -> Selection:
+def select(
+    preference: KernelPreference,
+    weights: Iterable[Weight],
+    threads: int | None,
+    precision: Precision = EIGHT_BITS,
+) -> Selection:
     """Choose a family that computes with every matrix of a model.
 
-    ``threads`` ``None`` leaves their number to the kernels. With NATIVE preferred, raises
+    ``threads`` ``None`` leaves their number to the kernels. ``precision`` is the native kernels'; the
+    reference does not round. With NATIVE preferred, raises
     ``NativeUnavailable`` or ``UnsupportedModel`` where AUTO would fall back to the reference.
     """
     tensors = tuple(weights)
     if preference is KernelPreference.REFERENCE:
         return Selection(_reference(tensors), "asked for")
     try:
-        return Selection(_native(tensors, threads))
+        return Selection(_native(tensors, threads, precision))
     except (NativeUnavailable, UnsupportedModel) as error:
         if preference is KernelPreference.NATIVE:
             raise
         return Selection(_reference(tensors), str(error))
 
 
-def _native(weights: tuple[Weight, ...], threads: int | None) -> Kernels:
-    kernels = NativeKernels(threads=threads or 0)
+def _native(weights: tuple[Weight, ...], threads: int | None, precision: Precision) -> Kernels:
+    kernels = NativeKernels(threads=threads or 0, precision=precision)
     try:
         _require(kernels, weights)
     except UnsupportedModel:

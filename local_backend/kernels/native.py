@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from local_backend.errors import NativeUnavailable, UnsupportedModel
 from local_backend.gguf.format import GGMLType
 from local_backend.kernels.base import FloatArray, IntArray, LayerCache, LayerRunner
+from local_backend.kernels.precision import EIGHT_BITS, Precision
 from local_backend.layers.rope import rotary_table
 from local_backend.model.specification import (
     Activation,
@@ -80,15 +81,17 @@ class NativeKernels:
     """C++ kernels of one instruction set, and the worker threads that run them.
 
     ``isa`` "" takes the best set the machine has; ``threads`` 0 takes one worker per physical core that
-    this process may use. Results do not depend on the number of threads. Raises NativeUnavailable if
+    this process may use. Results do not depend on the number of threads. ``precision`` is how
+    finely inputs of quantised matrices are rounded. Raises NativeUnavailable if
     the module is missing, ValueError for a set that the machine lacks.
     """
 
-    def __init__(self, isa: InstructionSet = "", threads: int = 0) -> None:
+    def __init__(self, isa: InstructionSet = "", threads: int = 0, precision: Precision = EIGHT_BITS) -> None:
         self._native = _module()
         if threads < 0:
             raise ValueError(f"threads must be 0 (automatic) or more, not {threads}")
-        self._runtime: _native.Runtime = self._native.Runtime(isa, threads)
+        self._runtime: _native.Runtime = self._native.Runtime(isa, threads, precision.bits)
+        self._precision = precision
         # A matrix is bound once: making one costs more than a token's embedding.
         self._bound: dict[int, tuple[Weight, _native.Matrix]] = {}
 
@@ -99,10 +102,11 @@ class NativeKernels:
 
     @property
     def description(self) -> str:
-        """Instruction set, workers and why."""
+        """Instruction set, precision, workers and why."""
         threads, cores, quota = self._native.topology()
         workers = self._runtime.workers
-        text = f"{self._runtime.isa}, {_count(workers, 'worker')} on {_count(cores, 'physical core')}"
+        text = f"{self._runtime.isa}, {self._precision}, "
+        text += f"{_count(workers, 'worker')} on {_count(cores, 'physical core')}"
         if quota and quota < cores:
             text += f" (the control group allows {quota})"
         elif threads > cores and workers <= cores:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from local_backend.kernels.native import InstructionSet, NativeKernels, available_sets
+from local_backend.kernels.precision import ActivationBits, Precision
 from tests.availability import need
 
 MakeKernels = Callable[..., NativeKernels]
@@ -20,10 +21,10 @@ def make_kernels() -> Iterator[MakeKernels]:
     need("the native module", built, "build the package: python3 bootstrap.py does")
     made: list[NativeKernels] = []
 
-    def make(isa: InstructionSet = "", threads: int = 2) -> NativeKernels:
+    def make(isa: InstructionSet = "", threads: int = 2, bits: ActivationBits = 8) -> NativeKernels:
         if isa and isa not in available_sets():
             pytest.skip(f"this machine has no {isa}")
-        made.append(NativeKernels(isa, threads))
+        made.append(NativeKernels(isa, threads, Precision(bits)))
         return made[-1]
 
     yield make

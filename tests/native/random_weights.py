@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from local_backend.gguf.dequantize import dequantize
 from local_backend.gguf.format import GGMLType
+from local_backend.kernels.precision import ActivationBits
 from local_backend.model.weights import Weight
 
 __all__ = ["COMPUTED_TYPES", "as_floats", "float_weight", "random_weight", "rounded"]
@@ -63,13 +64,14 @@ def as_floats(weight: Weight) -> NDArray[np.float32]:
     return dequantize(weight.type, weight.data, weight.shape)
 
 
-def rounded(inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Round inputs [T, E] to 8 bits per 32 elements, as the kernels for quantised types do."""
+def rounded(inputs: NDArray[np.float32], bits: ActivationBits = 8) -> NDArray[np.float64]:
+    """Round inputs [T, E] to so many bits per 32 elements, as the kernels for quantised types do."""
+    largest = np.float32({8: 127, 16: 127 * 255 + 127}[bits])
     blocks = inputs.reshape(len(inputs), -1, 32)
     peak = np.abs(blocks).max(axis=-1, keepdims=True)
-    inverse = np.divide(np.float32(127.0), peak, out=np.zeros_like(peak), where=peak > 0)
+    inverse = np.divide(largest, peak, out=np.zeros_like(peak), where=peak > 0)
     quants = np.rint(blocks * inverse)
-    scales = (peak / np.float32(127.0)).astype(np.float64)
+    scales = (peak / largest).astype(np.float64)
     values: NDArray[np.float64] = (quants * scales).reshape(inputs.shape)
     return values
 

@@ -140,8 +140,14 @@ def test_what_the_specification_promises_must_be_there(make_kernels: MakeKernels
             make_kernels().layer(specification, float_weights(PLAIN), {})
 
 
-def test_the_description_names_the_set_and_the_workers(make_kernels: MakeKernels) -> None:
-    assert make_kernels("scalar", 3).description.startswith("scalar, 3 workers on ")
+def test_the_description_names_the_set_the_precision_and_the_workers(make_kernels: MakeKernels) -> None:
+    assert make_kernels("scalar", 3).description.startswith("scalar, 8-bit activations, 3 workers on ")
+    assert "16-bit activations, 1 worker" in make_kernels(threads=1, bits=16).description
+
+
+def test_other_precisions_are_refused(make_kernels: MakeKernels) -> None:
+    with pytest.raises(ValueError, match="8 or 16 bits, not 12"):
+        make_kernels(bits=12)
 
 
 def test_closed_kernels_still_compute(make_kernels: MakeKernels) -> None:

@@ -5,10 +5,12 @@ import pytest
 
 from local_backend.gguf.format import GGMLType
 from local_backend.kernels.native import InstructionSet
+from local_backend.kernels.precision import ActivationBits
 from tests.native.conftest import MakeKernels
 from tests.native.random_weights import COMPUTED_TYPES, as_floats, float_weight, random_weight, rounded
 
 SETS: tuple[InstructionSet, ...] = ("scalar", "avx2", "avx512")
+PRECISIONS: tuple[ActivationBits, ...] = (8, 16)
 FLOAT_TYPES = {GGMLType.F32, GGMLType.F16, GGMLType.BF16}
 
 # Largest error allowed as a share of sum |weight * input|. Against inputs rounded like the kernels' own, only
@@ -23,11 +25,12 @@ TOLERANCE = dict.fromkeys(COMPUTED_TYPES, 1e-6) | {
 
 @pytest.mark.parametrize("isa", SETS)
 @pytest.mark.parametrize("kind", COMPUTED_TYPES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("bits", PRECISIONS)
 @pytest.mark.parametrize("blocks", [1, 3, 18])
 def test_products_of_every_type_and_set_agree_with_numpy(
-    make_kernels: MakeKernels, isa: InstructionSet, kind: GGMLType, blocks: int
+    make_kernels: MakeKernels, isa: InstructionSet, kind: GGMLType, blocks: int, bits: ActivationBits
 ) -> None:
-    kernels = make_kernels(isa)
+    kernels = make_kernels(isa, bits=bits)
     columns = blocks * max(kind.block_elements, 32)
     rng = np.random.default_rng(blocks)
     for rows, tokens in ((70, 1), (1, 2), (32, 3), (33, 7), (31, 33), (47, 130)):
@@ -37,14 +40,38 @@ def test_products_of_every_type_and_set_agree_with_numpy(
         got = kernels.multiply(weight, inputs)
 
         matrix = as_floats(weight).astype(np.float64)
-        exact = inputs.astype(np.float64) if kind in FLOAT_TYPES else rounded(inputs)
+        exact = inputs.astype(np.float64) if kind in FLOAT_TYPES else rounded(inputs, bits)
         bound = TOLERANCE[kind] * (np.abs(exact) @ np.abs(matrix).T) + 1e-12
         assert np.all(np.abs(got - exact @ matrix.T) <= bound), (rows, tokens)
 
 
 @pytest.mark.parametrize("isa", SETS)
-def test_extreme_quants_do_not_overflow(make_kernels: MakeKernels, isa: InstructionSet) -> None:
-    kernels = make_kernels(isa)
+@pytest.mark.parametrize("kind", sorted(set(COMPUTED_TYPES) - FLOAT_TYPES), ids=lambda kind: kind.name)
+def test_sixteen_bits_are_a_hundred_times_nearer_to_exact_than_eight(
+    make_kernels: MakeKernels, isa: InstructionSet, kind: GGMLType
+) -> None:
+    weight = random_weight(kind, (64, 768), seed=12)
+    inputs = np.random.default_rng(13).normal(0.0, 1.0, (8, 768)).astype(np.float32)
+    exact = inputs.astype(np.float64) @ as_floats(weight).astype(np.float64).T
+
+    for tokens in (1, 8):
+        error = {
+            bits: np.sqrt(
+                (
+                    (make_kernels(isa, bits=bits).multiply(weight, inputs[:tokens]) - exact[:tokens]) ** 2
+                ).mean()
+            )
+            for bits in PRECISIONS
+        }
+        assert error[16] < error[8] / 100
+
+
+@pytest.mark.parametrize("bits", PRECISIONS)
+@pytest.mark.parametrize("isa", SETS)
+def test_extreme_quants_do_not_overflow(
+    make_kernels: MakeKernels, isa: InstructionSet, bits: ActivationBits
+) -> None:
+    kernels = make_kernels(isa, bits=bits)
     inputs = np.ones((5, 256), dtype=np.float32)
     inputs[:, ::2] = -1.0
     for kind, byte in (
@@ -121,14 +148,17 @@ def test_logits_are_the_head_times_the_normalised_hidden(make_kernels: MakeKerne
     np.testing.assert_allclose(got, (hidden / root * norm) @ head.T, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("bits", PRECISIONS)
 @pytest.mark.parametrize("kind", COMPUTED_TYPES, ids=lambda kind: kind.name)
-def test_the_number_of_threads_changes_no_bit(make_kernels: MakeKernels, kind: GGMLType) -> None:
+def test_the_number_of_threads_changes_no_bit(
+    make_kernels: MakeKernels, kind: GGMLType, bits: ActivationBits
+) -> None:
     weight = random_weight(kind, (530, 512), seed=8)
     inputs = np.random.default_rng(9).normal(size=(70, 512)).astype(np.float32)
-    alone = make_kernels(threads=1)
+    alone = make_kernels(threads=1, bits=bits)
     wanted = {tokens: alone.multiply(weight, inputs[:tokens]).tobytes() for tokens in (1, 70)}
 
     for threads in (2, 3, 8):
-        kernels = make_kernels(threads=threads)
+        kernels = make_kernels(threads=threads, bits=bits)
         for tokens, bytes_alone in wanted.items():
             assert kernels.multiply(weight, inputs[:tokens]).tobytes() == bytes_alone

@@ -47,7 +47,7 @@ class AttentionScratch {
 // Floats of scratch that one worker needs.
 std::size_t attention_worker_floats(const AttentionShape& shape);
 
-// Writes out's row of every token, [heads][value_dimension], floats and 8-bit; ends with all workers met.
+// Writes out's row of every token, [heads][value_dimension], floats and rounded; ends with all workers met.
 void attend(const Kernels& kernels, const Team& team, const AttentionShape& shape, const AttentionInput& input,
             AttentionScratch& scratch, float* worker_scratch, Activations& out);
 

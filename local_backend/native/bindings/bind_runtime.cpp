@@ -13,12 +13,15 @@ namespace {
 
 constexpr unsigned most_workers = 1024;
 
-void construct(Runtime* self, const std::string& isa, unsigned threads) {
+void construct(Runtime* self, const std::string& isa, unsigned threads, unsigned activation_bits) {
   const Kernels* kernels = find_kernels(isa);
   require(kernels != nullptr, "instruction set '" + isa + "' is unknown or not available on this machine");
   require(threads <= most_workers,
           "at most " + std::to_string(most_workers) + " threads, not " + std::to_string(threads));
-  new (self) Runtime(*kernels, threads != 0 ? threads : default_workers(detect_topology()));
+  require(activation_bits == 8 || activation_bits == 16,
+          "activations have 8 or 16 bits, not " + std::to_string(activation_bits));
+  new (self) Runtime(*kernels, threads != 0 ? threads : default_workers(detect_topology()),
+                     static_cast<Precision>(activation_bits));
 }
 
 void check_single(const Matrix& matrix) { require(matrix.experts == 1, "a stack of experts is not one matrix"); }
@@ -80,7 +83,7 @@ void bind_runtime(nb::module_& module) {
       },
       "(usable hardware threads, physical cores among them, control group's quota or 0).");
   nb::class_<Runtime>(module, "Runtime", "Kernels of one instruction set, worker threads, scratch memory.")
-      .def("__init__", &construct, nb::arg("isa"), nb::arg("threads"))
+      .def("__init__", &construct, nb::arg("isa"), nb::arg("threads"), nb::arg("activation_bits"))
       .def_prop_ro("isa", [](const Runtime& self) { return std::string(self.kernels.name); })
       .def_prop_ro("workers", [](const Runtime& self) { return self.pool.workers(); })
       .def("embed", &embed_rows, nb::arg("matrix"), nb::arg("tokens").noconvert(), nb::arg("out").noconvert())

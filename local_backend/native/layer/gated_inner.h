@@ -1,4 +1,4 @@
-// activation(gate_proj(x)) * up_proj(x) for one strip of inner rows, rounded to 8 bits while it is still in cache.
+// activation(gate_proj(x)) * up_proj(x) for one strip of inner rows, rounded while it is still in cache.
 #pragma once
 
 #include <span>

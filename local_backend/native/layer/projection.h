@@ -11,7 +11,8 @@ namespace roundhouse {
 // out[t] = row tokens[t] of the matrix, as floats.
 void embed(Runtime& runtime, const Matrix& matrix, std::span<const std::int32_t> tokens, float* out);
 
-// out[tokens][rows] = inputs[tokens][columns] times the matrix; inputs are rounded to 8 bits for quantised types.
+// out[tokens][rows] = inputs[tokens][columns] times the matrix; inputs are rounded to the runtime's precision
+// for quantised types.
 void multiply(Runtime& runtime, const Matrix& matrix, const float* inputs, std::size_t tokens, float* out);
 
 // The same after RMSNorm of every input row.

@@ -14,7 +14,15 @@ namespace roundhouse {
 
 class Runtime {
  public:
-  Runtime(const Kernels& kernels, unsigned workers) : kernels(kernels), pool(workers), scratch(workers) {}
+  Runtime(const Kernels& kernels, unsigned workers, Precision precision = Precision::eight_bits)
+      : kernels(kernels),
+        precision(precision),
+        pool(workers),
+        scratch(workers),
+        normed(precision),
+        mixed(precision),
+        inner(precision),
+        shared(precision) {}
 
   // Room in every worker's strip scratch for matrices of up to `columns`.
   void reserve_strips(std::size_t columns) {
@@ -25,6 +33,7 @@ class Runtime {
   }
 
   const Kernels& kernels;
+  const Precision precision;
   ThreadPool pool;
   std::mutex in_use;  // held for the whole of a call that uses what follows
   std::vector<WorkerScratch> scratch;

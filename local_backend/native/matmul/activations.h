@@ -1,4 +1,4 @@
-// The inputs of a matrix for T tokens: floats and their 8-bit rounding, row by row.
+// The inputs of a matrix for T tokens: floats and their rounding to 8 or 16 bits, row by row.
 #pragma once
 
 #include "matmul/buffer.h"
@@ -8,6 +8,8 @@ namespace roundhouse {
 
 class Activations {
  public:
+  explicit Activations(Precision precision) : precision_(precision) {}
+
   // Room for `tokens` rows of `columns`; call outside a parallel region.
   void reserve(std::size_t tokens, std::size_t columns) {
     if (columns == columns_ && tokens <= tokens_) {
@@ -18,14 +20,20 @@ class Activations {
     // Whole super-blocks, so that kernels may read scales of eight blocks at once.
     padded_ = (columns + super_block - 1) / super_block * super_block;
     values_.reserve(tokens * padded_);
-    quants_.reserve(tokens * padded_);
+    high_.reserve(tokens * padded_);
+    low_.reserve(fine() ? tokens * padded_ : 0);
     scale_.reserve(tokens * padded_ / 32);
     sum32_.reserve(tokens * padded_ / 32);
     sum16_.reserve(tokens * padded_ / 16);
     rows_.reserve(tokens);
     for (std::size_t t = 0; t < tokens; ++t) {
-      rows_.data()[t] = {values(t), quants_.data() + t * padded_, scale_.data() + t * padded_ / 32,
-                         sum32_.data() + t * padded_ / 32, sum16_.data() + t * padded_ / 16};
+      const std::size_t block = t * padded_ / 32;
+      rows_.data()[t] = {values(t),
+                         high_.data() + block * 32,
+                         low(block),
+                         scale_.data() + block,
+                         sum32_.data() + block,
+                         sum16_.data() + block * 2};
       clear_tail(t);
     }
   }
@@ -39,16 +47,22 @@ class Activations {
     const std::size_t block = token * padded_ / 32 + first / 32;
     kernels.quantise(
         values(token) + first,
-        {quants_.data() + block * 32, scale_.data() + block, sum32_.data() + block, sum16_.data() + block * 2},
+        {high_.data() + block * 32, low(block), scale_.data() + block, sum32_.data() + block, sum16_.data() + block * 2},
         count);
   }
   void quantise(const Kernels& kernels, std::size_t token) { quantise(kernels, token, 0, columns_); }
 
  private:
+  bool fine() const { return precision_ == Precision::sixteen_bits; }
+  std::int8_t* low(std::size_t block) { return fine() ? low_.data() + block * 32 : nullptr; }
+
   void clear_tail(std::size_t token) {
     for (std::size_t i = token * padded_ + columns_; i < (token + 1) * padded_; ++i) {
       values_.data()[i] = 0.0f;
-      quants_.data()[i] = 0;
+      high_.data()[i] = 0;
+      if (fine()) {
+        low_.data()[i] = 0;
+      }
     }
     for (std::size_t b = (token * padded_ + columns_) / 32; b < (token + 1) * padded_ / 32; ++b) {
       scale_.data()[b] = 0.0f;
@@ -58,11 +72,13 @@ class Activations {
     }
   }
 
+  Precision precision_;
   std::size_t tokens_ = 0;
   std::size_t columns_ = 0;
   std::size_t padded_ = 0;
   Buffer<float> values_;
-  Buffer<std::int8_t> quants_;
+  Buffer<std::int8_t> high_;
+  Buffer<std::int8_t> low_;
   Buffer<float> scale_;
   Buffer<float> sum32_;
   Buffer<float> sum16_;

@@ -23,7 +23,7 @@ static inline void prefetch(const std::byte* begin, std::size_t bytes) {
 }
 
 template <class Isa, std::size_t BlockElements, std::size_t BlockBytes, auto Dot>
-static void dot_rows(const std::byte* row, std::size_t rows, const ActivationRow& activation, std::size_t columns,
+static void each_row(const std::byte* row, std::size_t rows, const ActivationRow& activation, std::size_t columns,
                      UnpackedRow scratch, float* out) {
   const std::size_t row_bytes = columns / BlockElements * BlockBytes;
   const ActivationRow x = activation;
@@ -33,14 +33,25 @@ static void dot_rows(const std::byte* row, std::size_t rows, const ActivationRow
   }
 }
 
-template <class Isa, class Block, auto Dot>
-static constexpr auto small_rows() {
-  return dot_rows<Isa, small_block, sizeof(Block), Dot>;
+// Dot serves 8-bit activations, FineDot 16-bit ones: both read and unpack a weight once.
+template <class Isa, std::size_t BlockElements, std::size_t BlockBytes, auto Dot, auto FineDot>
+static void dot_rows(const std::byte* row, std::size_t rows, const ActivationRow& x, std::size_t columns,
+                     UnpackedRow scratch, float* out) {
+  if (x.low == nullptr) {
+    each_row<Isa, BlockElements, BlockBytes, Dot>(row, rows, x, columns, scratch, out);
+  } else {
+    each_row<Isa, BlockElements, BlockBytes, FineDot>(row, rows, x, columns, scratch, out);
+  }
 }
 
-template <class Isa, class Block, auto Dot>
+template <class Isa, class Block, auto Dot, auto FineDot>
+static constexpr auto small_rows() {
+  return dot_rows<Isa, small_block, sizeof(Block), Dot, FineDot>;
+}
+
+template <class Isa, class Block, auto Dot, auto FineDot>
 static constexpr auto super_rows() {
-  return dot_rows<Isa, super_block, sizeof(Block), Dot>;
+  return dot_rows<Isa, super_block, sizeof(Block), Dot, FineDot>;
 }
 
 }  // namespace roundhouse

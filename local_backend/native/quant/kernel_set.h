@@ -36,7 +36,7 @@ struct KernelSet {
   }
 
   // The generic dot: unpack into scratch, then integer sums per group in plain loops.
-  template <class Unpack>
+  template <class Unpack, bool Fine>
   static float dot_unpacked(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow scratch) {
     Unpack::run(row, scratch, columns);
     const float* sums = Unpack::group == 32 ? x.sum32 : x.sum16;
@@ -44,7 +44,8 @@ struct KernelSet {
     for (std::size_t g = 0; g < columns / Unpack::group; ++g) {
       std::int32_t dot = 0;
       for (std::size_t i = g * Unpack::group; i < (g + 1) * Unpack::group; ++i) {
-        dot += static_cast<std::int32_t>(scratch.quants[i]) * x.quants[i];
+        const std::int32_t quant = Fine ? digit_base * x.high[i] + x.low[i] : x.high[i];
+        dot += static_cast<std::int32_t>(scratch.quants[i]) * quant;
       }
       total += static_cast<float>(dot) * (scratch.scale[g] * x.scale[g * Unpack::group / small_block]);
       total += scratch.minimum[g] * sums[g];
@@ -86,7 +87,23 @@ struct KernelSet {
     return total;
   }
 
-  static void quantise(const float* values, MutableActivationRow out, std::size_t columns) {
+  // Both roundings are exact to the last bit in float: quants stay below 2^15, and no quant / 255 is a tie.
+  template <bool Fine>
+  static void store_digits(F scaled, std::int8_t* high, std::int8_t* low) {
+    if constexpr (Fine) {
+      const F quant = V::round(scaled);
+      const F digit = V::round(V::mul(quant, V::set1(1.0f / digit_base)));
+      V::store_rounded_bytes(high, digit);
+      V::store_rounded_bytes(low, V::sub(quant, V::mul(digit, V::set1(digit_base))));
+    } else {
+      static_cast<void>(low);
+      V::store_rounded_bytes(high, scaled);
+    }
+  }
+
+  template <bool Fine>
+  static void quantise_as(const float* values, MutableActivationRow out, std::size_t columns) {
+    constexpr float limit = Fine ? largest_digit * digit_base + largest_digit : largest_digit;
     for (std::size_t b = 0; b < columns / small_block; ++b) {
       const float* x = values + b * small_block;
       F largest = V::zero();
@@ -94,18 +111,19 @@ struct KernelSet {
         largest = V::max(largest, V::abs(V::load(x + i)));
       }
       const float peak = V::highest(largest);
-      const float inverse = peak > 0.0f ? 127.0f / peak : 0.0f;
-      std::int8_t* quants = out.quants + b * small_block;
+      const float inverse = peak > 0.0f ? limit / peak : 0.0f;
+      std::int8_t* high = out.high + b * small_block;
+      std::int8_t* low = Fine ? out.low + b * small_block : nullptr;
       for (std::size_t i = 0; i < small_block; i += L) {
-        V::store_rounded_bytes(quants + i, V::mul(V::load(x + i), V::set1(inverse)));
+        store_digits<Fine>(V::mul(V::load(x + i), V::set1(inverse)), high + i, Fine ? low + i : nullptr);
       }
       std::int32_t first = 0;
       std::int32_t second = 0;
       for (std::size_t i = 0; i < 16; ++i) {
-        first += quants[i];
-        second += quants[i + 16];
+        first += Fine ? digit_base * high[i] + low[i] : high[i];
+        second += Fine ? digit_base * high[i + 16] + low[i + 16] : high[i + 16];
       }
-      const float scale = peak / 127.0f;
+      const float scale = peak / limit;
       out.scale[b] = scale;
       out.sum16[2 * b] = scale * static_cast<float>(first);
       out.sum16[2 * b + 1] = scale * static_cast<float>(second);
@@ -113,10 +131,19 @@ struct KernelSet {
     }
   }
 
+  static void quantise(const float* values, MutableActivationRow out, std::size_t columns) {
+    if (out.low == nullptr) {
+      quantise_as<false>(values, out, columns);
+    } else {
+      quantise_as<true>(values, out, columns);
+    }
+  }
+
   template <class Unpack>
   static constexpr BlockKernels quantised() {
     return {Unpack::group, Unpack::offset == 128, dequantise<Unpack>, Unpack::run,
-            dot_rows<V, Unpack::block_elements, Unpack::block_bytes, dot_unpacked<Unpack>>};
+            dot_rows<V, Unpack::block_elements, Unpack::block_bytes, dot_unpacked<Unpack, false>,
+                     dot_unpacked<Unpack, true>>};
   }
 
   static Kernels make(const char* name) {
@@ -127,9 +154,9 @@ struct KernelSet {
     const auto set = [&k](BlockType type, BlockKernels kernels) {
       k.blocks[static_cast<std::size_t>(type)] = kernels;
     };
-    set(BlockType::f32, {0, false, dequantise_f32, nullptr, dot_rows<V, 1, 4, dot_f32>});
-    set(BlockType::f16, {0, false, dequantise_f16, nullptr, dot_rows<V, 1, 2, dot_f16>});
-    set(BlockType::bf16, {0, false, dequantise_bf16, nullptr, dot_rows<V, 1, 2, dot_bf16>});
+    set(BlockType::f32, {0, false, dequantise_f32, nullptr, each_row<V, 1, 4, dot_f32>});
+    set(BlockType::f16, {0, false, dequantise_f16, nullptr, each_row<V, 1, 2, dot_f16>});
+    set(BlockType::bf16, {0, false, dequantise_bf16, nullptr, each_row<V, 1, 2, dot_bf16>});
     set(BlockType::q4_0, quantised<UnpackQ4_0<V>>());
     set(BlockType::q4_1, quantised<UnpackQ4_1<V>>());
     set(BlockType::q5_0, quantised<UnpackQ5_0<V>>());

@@ -9,18 +9,29 @@
 
 namespace roundhouse {
 
-// One token's input of a matrix: the floats, and the same rounded to 8 bits per block of 32.
-// value ~= scale[b] * quants[i]; sum32/sum16 hold scale * (sum of quants) per 32 and per 16 elements.
+// How finely inputs of quantised matrices are rounded, per block of 32.
+enum class Precision : std::uint32_t { eight_bits = 8, sixteen_bits = 16 };
+
+// A 16-bit quant is two digits of base 255, each in -127..127: quant = 255 * high + low. Symmetric digits, unlike
+// bytes of a 16-bit integer, never are -128, whose negative does not fit a byte (AVX2 moves signs between factors).
+inline constexpr std::int32_t digit_base = 255;
+inline constexpr std::int32_t largest_digit = 127;
+
+// One token's input of a matrix: the floats, and the same rounded: value ~= scale[b] * quant, where quant is
+// high[i], or 255 * high[i] + low[i] where there are low digits. sum32/sum16 hold scale * (sum of quants) per 32
+// and per 16 elements. Sums of 32 products with 8-bit weights stay below 2^28: 32 * 255 * 32512.
 struct ActivationRow {
   const float* values;
-  const std::int8_t* quants;
+  const std::int8_t* high;
+  const std::int8_t* low;  // null: 8 bits
   const float* scale;
   const float* sum32;
   const float* sum16;
 };
 
 struct MutableActivationRow {
-  std::int8_t* quants;
+  std::int8_t* high;
+  std::int8_t* low;
   float* scale;
   float* sum32;
   float* sum16;
@@ -62,7 +73,7 @@ struct Kernels {
   std::size_t panel_rows = 1;
   BlockKernels blocks[block_type_limit];
 
-  // Rounds whole blocks of 32; block scale = max|x| / 127.
+  // Rounds whole blocks of 32; block scale = max|x| / 127, or max|x| / 32512 where there are low digits.
   void (*quantise)(const float* values, MutableActivationRow out, std::size_t columns) = nullptr;
   void (*interleave)(const UnpackedRow& row, const Panel& panel, std::size_t index) = nullptr;
   // out[token * stride + row] for the panel's rows

@@ -44,7 +44,19 @@ struct RowDot {
   static float minimum(const BlockQ4_1& block, float) { return W::half(block.minimum); }
   static float minimum(const BlockQ5_1& block, float) { return W::half(block.minimum); }
 
-  template <class Block>
+  // weights (dot) the 32 activations from `at`, in lanes
+  template <bool Fine>
+  static I dot(I weights, const ActivationRow& x, std::size_t at) {
+    const I high = W::dot4(W::izero(), weights, W::load_bytes(x.high + at));
+    return Fine ? W::dot4(W::times_base(high), weights, W::load_bytes(x.low + at)) : high;
+  }
+  template <bool Fine>
+  static I dot_signed(I weights, const ActivationRow& x, std::size_t at) {
+    const I high = W::dot4_signed(W::izero(), weights, W::load_bytes(x.high + at));
+    return Fine ? W::dot4_signed(W::times_base(high), weights, W::load_bytes(x.low + at)) : high;
+  }
+
+  template <class Block, bool Fine>
   static float small(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     F sum[2] = {W::zero(), W::zero()};
     float minima[2] = {0.0f, 0.0f};
@@ -52,21 +64,21 @@ struct RowDot {
     for (std::size_t b = 0; b < count; ++b) {
       const auto& block = *reinterpret_cast<const Block*>(row + b * sizeof(Block));
       const float scale = W::half(block.scale);
-      const I dot = W::dot4(W::izero(), quants(block), W::load_bytes(x.quants + b * small_block));
-      sum[b & 1] = W::fma(W::to_float(dot), W::set1(scale * x.scale[b]), sum[b & 1]);
+      const I products = dot<Fine>(quants(block), x, b * small_block);
+      sum[b & 1] = W::fma(W::to_float(products), W::set1(scale * x.scale[b]), sum[b & 1]);
       minima[b & 1] += minimum(block, scale) * x.sum32[b];
     }
     return W::sum(W::add(sum[0], sum[1])) + (minima[0] + minima[1]);
   }
 
+  template <bool Fine>
   static float q8_0(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     F sum[2] = {W::zero(), W::zero()};
     const std::size_t count = columns / small_block;
     for (std::size_t b = 0; b < count; ++b) {
       const auto& block = *reinterpret_cast<const BlockQ8_0*>(row + b * sizeof(BlockQ8_0));
-      const I dot =
-          W::dot4_signed(W::izero(), W::load_bytes(block.quants), W::load_bytes(x.quants + b * small_block));
-      sum[b & 1] = W::fma(W::to_float(dot), W::set1(W::half(block.scale) * x.scale[b]), sum[b & 1]);
+      const I products = dot_signed<Fine>(W::load_bytes(block.quants), x, b * small_block);
+      sum[b & 1] = W::fma(W::to_float(products), W::set1(W::half(block.scale) * x.scale[b]), sum[b & 1]);
     }
     return W::sum(W::add(sum[0], sum[1]));
   }
@@ -104,7 +116,7 @@ struct RowDot {
                            _mm256_and_si256(_mm256_slli_epi16(fifth, 3), bit));
   }
 
-  template <class Block>
+  template <class Block, bool Fine>
   static float super(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     F sum[2] = {W::zero(), W::zero()};
     F minima_sum = W::zero();
@@ -117,15 +129,13 @@ struct RowDot {
       minima_sum = W::fma(minima, W::load(x.sum32 + b * 8), minima_sum);
       alignas(32) float factor[8];
       W::store(factor, W::mul(W::mul(scales, W::set1(W::half(block.scale))), W::load(x.scale + b * 8)));
-      const std::int8_t* activation = x.quants + b * super_block;
       for (std::size_t j = 0; j < 4; ++j) {
+        const std::size_t at = b * super_block + 64 * j;
         I low;
         I high;
         k_quants(block, j, low, high);
-        const I dot_low = W::dot4(W::izero(), low, W::load_bytes(activation + 64 * j));
-        const I dot_high = W::dot4(W::izero(), high, W::load_bytes(activation + 64 * j + 32));
-        sum[0] = W::fma(W::to_float(dot_low), W::set1(factor[2 * j]), sum[0]);
-        sum[1] = W::fma(W::to_float(dot_high), W::set1(factor[2 * j + 1]), sum[1]);
+        sum[0] = W::fma(W::to_float(dot<Fine>(low, x, at)), W::set1(factor[2 * j]), sum[0]);
+        sum[1] = W::fma(W::to_float(dot<Fine>(high, x, at + 32)), W::set1(factor[2 * j + 1]), sum[1]);
       }
     }
     return W::sum(W::sub(W::add(sum[0], sum[1]), minima_sum));
@@ -142,6 +152,7 @@ struct RowDot {
     return _mm256_or_si256(nibble, _mm256_slli_epi16(pair, 4));
   }
 
+  template <bool Fine>
   static float q6_k(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     F sum = W::zero();
     F minima_sum = W::zero();
@@ -157,11 +168,10 @@ struct RowDot {
       W::store(scale, scales_low);
       W::store(scale + 8, scales_high);
       for (std::size_t i = 0; i < 8; ++i) {
-        const std::int8_t* activation = x.quants + b * super_block + 32 * i;
-        const I dot = W::dot4(W::izero(), six_bits(block, i / 4, i % 4), W::load_bytes(activation));
+        const I products = dot<Fine>(six_bits(block, i / 4, i % 4), x, b * super_block + 32 * i);
         const F pair = _mm256_set_m128(_mm_set1_ps(scale[2 * i + 1]), _mm_set1_ps(scale[2 * i]));
         const F factor = W::mul(pair, W::set1(x.scale[b * 8 + i]));
-        sum = W::fma(W::to_float(dot), factor, sum);
+        sum = W::fma(W::to_float(products), factor, sum);
       }
     }
     return W::sum(W::fma(minima_sum, W::set1(-32.0f), sum));

@@ -97,19 +97,25 @@ struct ChunkDot {
     std::size_t count;
   };
 
-  template <class Block, int Step>
+  // weights (dot) the 64 activations from `at`, in lanes
+  template <bool Fine>
+  static __m512i dot(__m512i weights, const ActivationRow& x, std::size_t at) {
+    const __m512i high = Avx512::dot4(Avx512::izero(), weights, _mm512_loadu_si512(x.high + at));
+    return Fine ? Avx512::dot4(Avx512::times_base(high), weights, _mm512_loadu_si512(x.low + at)) : high;
+  }
+
+  template <class Block, int Step, bool Fine>
   static void add_pairs(const Block* block, const ActivationRow& x, Part part, __m512 factors, Sums& sums) {
     for (std::size_t pair = part.skip / 2; 2 * pair < part.count; ++pair) {
       const __m512i weights = quants(block + 2 * pair, 2 * pair + 1 < part.count);
-      const __m512i activation = _mm512_loadu_si512(x.quants + (part.first + 2 * pair) * small_block);
-      const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, activation);
+      const __m512i products = dot<Fine>(weights, x, (part.first + 2 * pair) * small_block);
       __m512& sum = sums.products[pair & 1];
-      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), spread<Step>(factors, pair), sum);
+      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), spread<Step>(factors, pair), sum);
     }
   }
 
   // Types with a minimum: the pairs (scale, minimum) are the first four bytes of every block.
-  template <class Block>
+  template <bool Fine, class Block>
   static void add_with_minimum(const Block* block, const ActivationRow& x, Part part, Sums& sums) {
     constexpr int stride = sizeof(Block) / 4;
     constexpr unsigned in_first = (32 + stride - 1) / stride;  // blocks that begin in the first 128 bytes
@@ -129,10 +135,10 @@ struct ChunkDot {
     const __m512 factors =
         _mm512_maskz_mul_ps(wanted, scale_and_minimum, _mm512_permutex2var_ps(scale, interleave, sum));
     sums.minima = _mm512_mask_add_ps(sums.minima, 0xaaaa, sums.minima, factors);
-    add_pairs<Block, 2>(block, x, part, factors, sums);
+    add_pairs<Block, 2, Fine>(block, x, part, factors, sums);
   }
 
-  template <class Block>
+  template <bool Fine, class Block>
   static void add_symmetric(const Block* block, const ActivationRow& x, Part part, float offset, Sums& sums) {
     const auto* p = reinterpret_cast<const std::byte*>(block);
     const auto wanted = static_cast<__mmask8>(0xffu << part.skip);
@@ -141,45 +147,51 @@ struct ChunkDot {
     const __m256 minima =
         _mm256_mul_ps(_mm256_mul_ps(scale, _mm256_set1_ps(-offset)), _mm256_loadu_ps(x.sum32 + part.first));
     sums.minima = _mm512_add_ps(sums.minima, _mm512_zextps256_ps512(minima));
-    add_pairs<Block, 1>(block, x, part, _mm512_castps256_ps512(factors), sums);
+    add_pairs<Block, 1, Fine>(block, x, part, _mm512_castps256_ps512(factors), sums);
   }
 
+  template <bool Fine>
   static void add(const BlockQ4_1* block, const ActivationRow& x, Part part, Sums& sums) {
-    add_with_minimum(block, x, part, sums);
+    add_with_minimum<Fine>(block, x, part, sums);
   }
+  template <bool Fine>
   static void add(const BlockQ5_1* block, const ActivationRow& x, Part part, Sums& sums) {
-    add_with_minimum(block, x, part, sums);
+    add_with_minimum<Fine>(block, x, part, sums);
   }
+  template <bool Fine>
   static void add(const BlockQ4_0* block, const ActivationRow& x, Part part, Sums& sums) {
-    add_symmetric(block, x, part, 8.0f, sums);
+    add_symmetric<Fine>(block, x, part, 8.0f, sums);
   }
+  template <bool Fine>
   static void add(const BlockQ5_0* block, const ActivationRow& x, Part part, Sums& sums) {
-    add_symmetric(block, x, part, 16.0f, sums);
+    add_symmetric<Fine>(block, x, part, 16.0f, sums);
   }
+  template <bool Fine>
   static void add(const BlockQ8_0* block, const ActivationRow& x, Part part, Sums& sums) {
-    add_symmetric(block, x, part, 128.0f, sums);
+    add_symmetric<Fine>(block, x, part, 128.0f, sums);
   }
 
   // Activation rows are padded to whole chunks with zero scales (matmul/activations.h). A row's rest is taken
   // as the end of a whole chunk that overlaps the one before: loads stay inside the row and need no masks.
-  template <class Block>
+  template <class Block, bool Fine>
   static float run(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     const auto* blocks = reinterpret_cast<const Block*>(row);
     const std::size_t count = columns / small_block;
     Sums sums;
     std::size_t b = 0;
     for (; b + chunk <= count; b += chunk) {
-      add(blocks + b, x, {b, 0, chunk}, sums);
+      add<Fine>(blocks + b, x, {b, 0, chunk}, sums);
     }
     if (b < count && count > chunk) {
       const std::size_t first = count - chunk;
-      add(blocks + first, x, {first, b - first, chunk}, sums);
+      add<Fine>(blocks + first, x, {first, b - first, chunk}, sums);
     } else if (b < count) {
-      add(blocks, x, {0, 0, count}, sums);
+      add<Fine>(blocks, x, {0, 0, count}, sums);
     }
     return Avx512::sum(_mm512_add_ps(_mm512_add_ps(sums.products[0], sums.products[1]), sums.minima));
   }
 
+  template <bool Fine>
   static float q4_k(const std::byte* row, const ActivationRow& x, std::size_t columns, UnpackedRow) {
     using Scales = RowDot<Avx512Half>;
     Sums sums;
@@ -199,10 +211,9 @@ struct ChunkDot {
         const auto* p = reinterpret_cast<const __m256i*>(block.nibbles + 32 * pair);
         const __m512i both = _mm512_broadcast_i64x4(_mm256_loadu_si256(p));
         const __m512i weights = _mm512_and_si512(_mm512_srlv_epi16(both, shifts), _mm512_set1_epi8(0x0f));
-        const __m512i activation = _mm512_loadu_si512(x.quants + b * super_block + 64 * pair);
-        const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, activation);
+        const __m512i products = dot<Fine>(weights, x, b * super_block + 64 * pair);
         __m512& sum = sums.products[pair & 1];
-        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), spread<1>(factors, pair), sum);
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), spread<1>(factors, pair), sum);
       }
     }
     const __m512 total = _mm512_add_ps(sums.products[0], sums.products[1]);

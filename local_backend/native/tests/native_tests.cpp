@@ -99,10 +99,10 @@ void test_halves() {
   check(float_to_half(0x1.0p-25f) == 0, "a tie below the smallest half rounds to even");
 }
 
-void test_products_agree(const std::string& set) {
+void test_products_agree(const std::string& set, Precision precision) {
   Random random(1);
-  Runtime scalar(*find_kernels("scalar"), 1);
-  Runtime tested(*find_kernels(set), 3);
+  Runtime scalar(*find_kernels("scalar"), 1, precision);
+  Runtime tested(*find_kernels(set), 3, precision);
   for (const BlockType type : all_types) {
     for (const std::size_t columns : {std::size_t{256}, std::size_t{768}, std::size_t{2304}}) {
       const OwnedMatrix owned = random_matrix(random, type, 37, columns);
@@ -166,10 +166,10 @@ OwnedLayer random_layer(Random& random, std::size_t experts) {
   return owned;
 }
 
-std::vector<float> run_layer(const std::string& set, unsigned workers, std::size_t experts) {
+std::vector<float> run_layer(const std::string& set, unsigned workers, std::size_t experts, Precision precision) {
   Random random(2);
   const OwnedLayer owned = random_layer(random, experts);
-  Runtime runtime(*find_kernels(set), workers);
+  Runtime runtime(*find_kernels(set), workers, precision);
   constexpr std::size_t positions = 600;
   std::vector<std::uint16_t> keys(positions * 2 * 24);
   std::vector<std::uint16_t> values(positions * 2 * 16);
@@ -184,14 +184,14 @@ std::vector<float> run_layer(const std::string& set, unsigned workers, std::size
   return hidden;
 }
 
-void test_layers(const std::string& set) {
+void test_layers(const std::string& set, Precision precision) {
   for (const std::size_t experts : {std::size_t{0}, std::size_t{7}}) {
-    const std::vector<float> alone = run_layer(set, 1, experts);
+    const std::vector<float> alone = run_layer(set, 1, experts, precision);
     for (const float value : alone) {
       check(std::isfinite(value), "results are finite");
     }
     for (const unsigned workers : {2u, 5u}) {
-      const std::vector<float> together = run_layer(set, workers, experts);
+      const std::vector<float> together = run_layer(set, workers, experts, precision);
       check(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) == 0,
             set + ": " + std::to_string(workers) + " workers give the same bytes as one");
     }
@@ -226,8 +226,10 @@ int main() {
   test_halves();
   test_pool();
   for (const std::string& set : available_sets()) {
-    test_products_agree(set);
-    test_layers(set);
+    for (const Precision precision : {Precision::eight_bits, Precision::sixteen_bits}) {
+      test_products_agree(set, precision);
+      test_layers(set, precision);
+    }
     std::printf("%s: done\n", set.c_str());
   }
   std::printf("%d failures\n", failures);

@@ -79,6 +79,7 @@ struct Avx2 {
   static I dot4_signed(I sum, Bytes weights, Bytes activations) {
     return dot4(sum, _mm256_abs_epi8(weights), _mm256_sign_epi8(activations, weights));
   }
+  static I times_base(I x) { return _mm256_sub_epi32(_mm256_slli_epi32(x, 8), x); }  // digit_base
   static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
 };
 

@@ -57,6 +57,7 @@ struct Avx512 {
   }
   static I dot4(I sum, Bytes weights, Bytes activations) { return _mm512_dpbusd_epi32(sum, weights, activations); }
   static I dot4_wide(I sum, Bytes weights, Bytes activations) { return dot4(sum, weights, activations); }
+  static I times_base(I x) { return _mm512_sub_epi32(_mm512_slli_epi32(x, 8), x); }  // digit_base
   static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
 };
 

@@ -57,6 +57,7 @@ struct Scalar {
     return sum;
   }
   static I dot4_wide(I sum, Bytes weights, Bytes activations) { return dot4(sum, weights, activations); }
+  static I times_base(I x) { return 255 * x; }  // digit_base
   static F to_float(I x) { return static_cast<float>(x); }
 };
 

@@ -134,6 +134,7 @@ def test_a_request_that_cannot_be_served_says_why(
         ["generate", "m", "--tokens", "1,x"],
         ["generate", "m", "--prompt", "x", "--n", "0"],
         ["serve", "m", "--kernels", "fast"],
+        ["serve", "m", "--activations", "12"],
         ["bench"],
     ],
 )
