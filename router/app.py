@@ -27,6 +27,7 @@ from router.health.state import health_state_from_json, health_state_to_json
 from router.health.tracker import HealthTracker
 from router.providers.base import Provider, ProviderStatus
 from router.providers.local_engine import LocalEngineProvider
+from router.providers.network_sensor import NetworkSensor
 from router.providers.registry import ProviderSurroundings, build_providers
 from router.recording.metrics import Metrics
 from router.recording.recorder import Recorder
@@ -53,10 +54,12 @@ class Roundhouse:
         key_labels: Container[str],
         clock: Clock,
         rng: random.Random,
+        network: NetworkSensor | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self.providers = providers
+        self._network = network
         self._accepting = False
         self._log = structlog.get_logger("gateway")
         self.database = Database(
@@ -73,7 +76,7 @@ class Roundhouse:
             catalog=catalog,
             tracker=self.tracker,
             statuses=self.statuses,
-            dispatcher=Dispatcher(catalog, providers, tracker=self.tracker, clock=clock),
+            dispatcher=Dispatcher(catalog, providers, tracker=self.tracker, clock=clock, network=network),
             recorder=self.recorder,
             clock=clock,
             rng=rng,
@@ -127,6 +130,8 @@ class Roundhouse:
 
     def _beside(self) -> Iterator[Coroutine[object, object, None]]:
         yield self._guarded("saving the health state", self._save_periodically)
+        if self._network is not None:
+            yield self._guarded("watching the network", self._network.run)
         if self._settings.start_engine:
             for name, provider in self.providers.items():
                 if isinstance(provider, LocalEngineProvider):
@@ -198,4 +203,15 @@ def build_roundhouse(
     )
     providers = build_providers(catalog, surroundings)
     rng = random.Random(seed)  # noqa: S311 - breaks ties, guards nothing
-    return Roundhouse(settings, catalog, providers, key_labels=keys, clock=clock, rng=rng)
+    network = None if transport is not None else _network(catalog, providers, clock)
+    return Roundhouse(settings, catalog, providers, key_labels=keys, clock=clock, rng=rng, network=network)
+
+
+def _network(catalog: Catalog, providers: Mapping[str, Provider], clock: Clock) -> NetworkSensor:
+    """Return what knocks at the providers outside this machine that can be asked at all."""
+    outside = {
+        name: entry.base_url
+        for name, entry in catalog.providers.items()
+        if entry.base_url and not entry.local and providers[name].status().configured
+    }
+    return NetworkSensor(outside, clock)

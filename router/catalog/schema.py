@@ -346,7 +346,8 @@ class LimitsSpec(Spec):
         default=32 << 20, description="Largest request body, in bytes."
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=6, description="Candidates tried for one request."
+        default=64,
+        description="Most tries for one request; fewer than there are candidates may fail it early.",
     )
     connect_timeout_s: Seconds = Field(default=5.0, description="To a connection with the provider.")
     first_event_timeout_s: Seconds = Field(default=60.0, description="To the first piece of the answer.")

@@ -20,6 +20,8 @@ from router.clock import Clock
 from router.dispatch.answer import Answer
 from router.dispatch.attempt import Attempt
 from router.dispatch.deadlines import attempt_deadlines
+from router.dispatch.offline import Network, unless_offline
+from router.dispatch.retry_budget import RetryBudget
 from router.dispatch.running_attempt import RunningAttempt
 from router.dispatch.walk import Walk
 from router.errors import Exhausted, StreamInterrupted, UpstreamError
@@ -36,6 +38,8 @@ _log = structlog.get_logger(__name__)
 
 _DEFECT: Final = Outcome(OutcomeKind.GATEWAY_DEFECT, Scope.NONE, "a defect of the gateway's own, see its log")
 _KEY_SCOPES: Final = frozenset({Scope.KEY, Scope.KEY_MODEL})
+# The first attempt and two hops are free; what comes after them is paid from the budget.
+_FREE_ATTEMPTS: Final = 3
 
 
 class Dispatcher:
@@ -45,12 +49,20 @@ class Dispatcher:
     """
 
     def __init__(
-        self, catalog: Catalog, providers: Mapping[str, Provider], *, tracker: HealthTracker, clock: Clock
+        self,
+        catalog: Catalog,
+        providers: Mapping[str, Provider],
+        *,
+        tracker: HealthTracker,
+        clock: Clock,
+        network: Network | None = None,
     ) -> None:
         self.catalog = catalog
         self.providers = providers
         self.tracker = tracker
         self.clock = clock
+        self.network = network
+        self.budget = RetryBudget()
 
     def open(self, request: ChatRequest, decision: RoutingDecision) -> Dispatch:
         """Return the dispatch of one request, to be entered with ``async with``."""
@@ -71,6 +83,8 @@ class Dispatch:
         self._providers = dispatcher.providers
         self._tracker = dispatcher.tracker
         self._clock = dispatcher.clock
+        self._network = dispatcher.network
+        self._budget = dispatcher.budget
         self._request = request
         self._decision = decision
         self._walk = Walk(decision, dispatcher.catalog)
@@ -85,7 +99,10 @@ class Dispatch:
 
     async def __aenter__(self) -> Answer:
         self._began = self._clock.monotonic()
-        while (candidate := self._walk.next_candidate()) is not None:
+        self._budget.note_request(self._began)
+        if self._network is not None:
+            self._walk.offline = self._network.is_gone
+        while self._time_is_left() and (candidate := self._walk.next_candidate()) is not None:
             running = await self._ask(candidate)
             if running is not None:
                 return Answer(running, self._next_event, lambda: self.attempts)
@@ -108,6 +125,7 @@ class Dispatch:
             if outcome is None:
                 return self._running
             self._walk.note(candidate, outcome)
+            self._tell_network(candidate, outcome)
             if outcome.scope not in _KEY_SCOPES:
                 return None
         return None
@@ -123,8 +141,10 @@ class Dispatch:
             clock=self._clock,
         )
         self._running = running
+        if len(self._attempts) >= _FREE_ATTEMPTS:
+            self._budget.withdraw(self._clock.monotonic())
         try:
-            await running.until_commit()
+            await self._until_commit(running, candidate)
         except Exception as error:  # noqa: BLE001 - whatever an adapter raises, the next candidate is asked
             return await self._failed(running, error)
         except BaseException:
@@ -133,6 +153,35 @@ class Dispatch:
             raise
         self._note_end(running)
         return None
+
+    async def _until_commit(self, running: RunningAttempt, candidate: Candidate) -> None:
+        network = self._network
+        if network is None or self._is_local(candidate):
+            await running.until_commit()
+            return
+        if network.is_proved or not self._walk.has_local_left:
+            await running.until_commit()
+        else:
+            await unless_offline(running.until_commit, network)
+        network.heard()
+
+    def _tell_network(self, candidate: Candidate, outcome: Outcome) -> None:
+        if self._network is None or self._is_local(candidate):
+            return
+        if outcome.http_status is not None:
+            self._network.heard()
+        elif self._network.is_gone:
+            self._walk.offline = True
+        elif self._walk.offline:
+            self._network.suspect()
+
+    def _is_local(self, candidate: Candidate) -> bool:
+        return self._catalog.provider_of(candidate.deployment_id).local
+
+    def _time_is_left(self) -> bool:
+        """Whether an attempt could come to something: a deadline of nothing would blame the next one."""
+        used = self._clock.monotonic() - self._began
+        return used < self._catalog.limits.total_timeout_s
 
     def _stream(self, candidate: Candidate, permit: Permit) -> AsyncIterator[ChatEvent]:
         deployment = self._catalog.deployments[candidate.deployment_id]
@@ -217,11 +266,20 @@ class Dispatch:
                 candidate.deployment_id,
                 self._clock.wall(),
                 prompt_tokens=self._prompt_tokens(candidate),
-                last_resort=candidate.last_resort or candidate.within_floor,
+                last_resort=self._insists(candidate),
             )
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
             _log.exception("health.acquire_failed", deployment=candidate.deployment_id)
             return None
+
+    def _insists(self, candidate: Candidate) -> bool:
+        """Whether to ask though a breaker is open: not once too much has been asked in vain.
+
+        Whoever is in good standing is asked all the same: no budget keeps a request from him.
+        """
+        if not (candidate.last_resort or candidate.within_floor):
+            return False
+        return len(self._attempts) < _FREE_ATTEMPTS or self._budget.has_any(self._clock.monotonic())
 
     def _prompt_tokens(self, candidate: Candidate) -> int:
         deployment = self._catalog.deployments[candidate.deployment_id]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.catalog.catalog import Catalog
+from router.catalog.catalog import Catalog, Deployment
 from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.routing.candidate import Candidate, RoutingDecision
 
@@ -17,42 +17,56 @@ __all__ = ["Walk"]
 # with it.
 _MOST_REFUSALS: Final = 2
 _REFUSALS: Final = frozenset({OutcomeKind.BAD_REQUEST, OutcomeKind.CONTENT_FILTERED})
+# So many providers that cannot be reached, and nobody heard from: it is the network rather than they.
+_DOUBTED_AT: Final = 2
 
 
 class Walk:
-    """Goes through a decision's candidates once, in order, within ``max_attempts``."""
+    """Goes through a decision's candidates once, in order, within ``max_attempts``.
+
+    Others of a provider that is down are put off to the end, where one of them is its second chance: a
+    request must not fail on one lost connection. Where there seems to be no network, those that need none
+    come first.
+    """
 
     def __init__(self, decision: RoutingDecision, catalog: Catalog) -> None:
-        self._candidates = iter(decision.candidates)
+        self._waiting = list(decision.candidates)
+        self._put_off: list[Candidate] = []
         self._catalog = catalog
         self._attempts = 0
         self._refusals = 0
         self._stopped = False
+        self._second_chances = False
         self._providers_down: set[str] = set()
+        self._heard_from_outside = False
         self._window_too_small = 0
+        self.offline = False
 
     @property
     def may_attempt(self) -> bool:
         """Whether one more attempt is allowed at all."""
         return not self._stopped and self._attempts < self._catalog.limits.max_attempts
 
+    @property
+    def has_local_left(self) -> bool:
+        """Whether somebody waits who needs no network."""
+        return any(self._is_local(candidate) for candidate in self._waiting)
+
     def next_candidate(self) -> Candidate | None:
         """Return the next one worth asking, or ``None`` where the walk is over."""
-        if not self.may_attempt:
-            return None
-        for candidate in self._candidates:
-            if self.is_worth_asking(candidate):
+        while self.may_attempt:
+            if not self._waiting:
+                if self._second_chances or not self._put_off:
+                    return None
+                self._begin_second_chances()
+            candidate = self._take()
+            deployment = self._catalog.deployments.get(candidate.deployment_id)
+            if deployment is None or deployment.context_tokens <= self._window_too_small:
+                continue
+            if deployment.provider not in self._providers_down:
                 return candidate
+            self._put_off.append(candidate)
         return None
-
-    def is_worth_asking(self, candidate: Candidate) -> bool:
-        """Whether nothing learnt within this request speaks against ``candidate``."""
-        deployment = self._catalog.deployments.get(candidate.deployment_id)
-        if deployment is None:
-            return False
-        if deployment.provider in self._providers_down:
-            return False
-        return deployment.context_tokens > self._window_too_small
 
     def note(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn from a failed attempt."""
@@ -60,8 +74,7 @@ class Walk:
         deployment = self._catalog.deployments[candidate.deployment_id]
         if not outcome.try_next:
             self._stopped = True
-        if outcome.scope is Scope.PROVIDER:
-            self._providers_down.add(deployment.provider)
+        self._note_reach(deployment, outcome)
         if outcome.kind is OutcomeKind.CONTEXT_TOO_LONG:
             window = outcome.learned_context_tokens or deployment.context_tokens
             self._window_too_small = max(self._window_too_small, window)
@@ -69,3 +82,28 @@ class Walk:
             self._refusals += 1
             if self._refusals >= _MOST_REFUSALS:
                 self._stopped = True
+
+    def _note_reach(self, deployment: Deployment, outcome: Outcome) -> None:
+        if outcome.scope is Scope.PROVIDER:
+            self._providers_down.add(deployment.provider)
+        if outcome.http_status is not None and not self._catalog.providers[deployment.provider].local:
+            self._heard_from_outside = True
+        outside = [name for name in self._providers_down if not self._catalog.providers[name].local]
+        if len(outside) >= _DOUBTED_AT and not self._heard_from_outside:
+            self.offline = True
+
+    def _begin_second_chances(self) -> None:
+        self._second_chances = True
+        self._waiting, self._put_off = self._put_off, []
+        self._providers_down.clear()
+
+    def _take(self) -> Candidate:
+        if self.offline:
+            for place, candidate in enumerate(self._waiting):
+                if self._is_local(candidate):
+                    return self._waiting.pop(place)
+        return self._waiting.pop(0)
+
+    def _is_local(self, candidate: Candidate) -> bool:
+        deployment = self._catalog.deployments.get(candidate.deployment_id)
+        return deployment is not None and self._catalog.providers[deployment.provider].local
