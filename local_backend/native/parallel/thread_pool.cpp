@@ -47,15 +47,21 @@ void wait_for_change(std::atomic<std::uint32_t>& value, std::uint32_t old) {
 
 }  // namespace
 
+void MeetingPoint::reset() {
+  for (Share& share : shares_) {
+    share.next.store(0, std::memory_order_relaxed);
+  }
+}
+
 void MeetingPoint::arrive_and_wait() {
   if (expected_ == 1) {
-    next_item_.store(0, std::memory_order_relaxed);
+    reset();
     return;
   }
   const std::uint32_t generation = generation_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == expected_) {
     arrived_.store(0, std::memory_order_relaxed);
-    next_item_.store(0, std::memory_order_relaxed);
+    reset();
     generation_.store(generation + 1, std::memory_order_release);
     generation_.notify_all();
     return;
@@ -63,8 +69,7 @@ void MeetingPoint::arrive_and_wait() {
   wait_for_change(generation_, generation);
 }
 
-ThreadPool::ThreadPool(unsigned workers) : process_(current_process()) {
-  point_.expect(workers < 1 ? 1 : workers);
+ThreadPool::ThreadPool(unsigned workers) : point_(workers < 1 ? 1 : workers), process_(current_process()) {
   for (unsigned worker = 1; worker < workers; ++worker) {
     threads_.emplace_back([this, worker] { serve(worker); });
   }
@@ -97,7 +102,7 @@ void ThreadPool::stop() {
 void ThreadPool::run_erased(Task task, void* context) {
   const std::lock_guard lock(one_region_);
   if (threads_.empty() || process_ != current_process()) {
-    MeetingPoint alone;
+    MeetingPoint alone(1);
     task(context, Team(alone, 0, 1));
     return;
   }

@@ -14,19 +14,33 @@
 
 namespace roundhouse {
 
-// Where the workers of one region meet. The last to arrive resets the shared item counter.
+// Where the workers of one region meet. The last to arrive resets the counters of claimed items.
 class alignas(64) MeetingPoint {
  public:
+  explicit MeetingPoint(unsigned workers) : shares_(workers), expected_(workers) {}
+
   void expect(unsigned workers) { expected_ = workers; }
   unsigned expected() const { return expected_; }
   void arrive_and_wait();
-  std::size_t claim() { return next_item_.fetch_add(1, std::memory_order_relaxed); }
+
+  // The next item of a worker's share of `size`; `size` or more when all are taken.
+  std::size_t claim(unsigned share, std::size_t size) {
+    std::atomic<std::size_t>& next = shares_[share].next;
+    const std::size_t seen = next.load(std::memory_order_relaxed);
+    return seen >= size ? seen : next.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
+  struct alignas(64) Share {
+    std::atomic<std::size_t> next{0};
+  };
+
+  void reset();
+
   alignas(64) std::atomic<std::uint32_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> generation_{0};
-  alignas(64) std::atomic<std::size_t> next_item_{0};
-  unsigned expected_ = 1;
+  std::vector<Share> shares_;
+  unsigned expected_;
 };
 
 // One worker's view of a region.
@@ -38,12 +52,18 @@ class Team {
   unsigned workers() const { return workers_; }
   void barrier() const { point_.arrive_and_wait(); }
 
-  // Runs body(item) for items 0..count-1, each on whichever worker claims it, then meets the others.
-  // Every worker must call it with the same count. Items must not depend on each other.
+  // Runs body(item) for items 0..count-1, then meets the others. Every worker must call it with the same count.
+  // Items must not depend on each other: a worker takes those of its share in order, which memory is read fastest
+  // by, and then helps with the shares of the others.
   template <class Body>
   void for_each(std::size_t count, Body&& body) const {
-    for (std::size_t item = point_.claim(); item < count; item = point_.claim()) {
-      body(item);
+    for (unsigned i = 0; i < workers_; ++i) {
+      const unsigned share = (worker_ + i) % workers_;
+      const std::size_t begin = count * share / workers_;
+      const std::size_t size = count * (share + 1) / workers_ - begin;
+      for (std::size_t item = point_.claim(share, size); item < size; item = point_.claim(share, size)) {
+        body(begin + item);
+      }
     }
     barrier();
   }
