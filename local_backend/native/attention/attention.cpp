@@ -8,7 +8,7 @@ namespace roundhouse {
 
 namespace {
 
-constexpr std::size_t chunk_positions = 512;  // context per item where tokens are few
+constexpr std::size_t chunk_positions = 128;  // context per item where tokens are few
 constexpr std::size_t tile_positions = 64;    // positions scored at once in prefill
 constexpr std::size_t block_tokens = 8;       // tokens per item in prefill
 constexpr float nothing = -std::numeric_limits<float>::infinity();
@@ -70,6 +70,11 @@ class Worker {
   std::size_t slot(std::size_t token, std::size_t head, std::size_t chunk) const {
     return (token * shape_.heads + head) * scratch_.chunks + chunk;
   }
+  HalfRows rows_of(const std::uint16_t* cache, std::size_t kv_head, std::size_t dimension, std::size_t position,
+                   std::size_t count) const {
+    const std::size_t stride = shape_.kv_heads * dimension;
+    return {cache + position * stride + kv_head * dimension, stride, count, dimension};
+  }
   void load_tiles(std::size_t kv_head, Range tile);
   void score_tile(std::size_t rows);
   void soften_row(std::size_t row, std::size_t position, Range tile, Running& running);
@@ -85,44 +90,27 @@ class Worker {
   float* outputs_;     // [rows][value_stride]
 };
 
-// One token: every key is read once for all heads of its group.
+// One token: keys and values are read once for all heads of their group.
 void Worker::decode(std::size_t kv_head, Range chunk) {
   const std::size_t group = shape_.group();
-  const std::size_t key_stride = shape_.kv_heads * shape_.key_dimension;
-  const std::size_t value_row = shape_.kv_heads * shape_.value_dimension;
   const std::size_t first_head = kv_head * group;
   const Range range = visible(shape_, input_.start, chunk);
-  const std::size_t chunk_index = chunk.begin / chunk_positions;
-  for (std::size_t p = range.begin; p < range.end; ++p) {
-    const std::uint16_t* key = input_.keys + p * key_stride + kv_head * shape_.key_dimension;
-    for (std::size_t h = 0; h < group; ++h) {
-      const float* query = input_.queries + (first_head + h) * shape_.key_dimension;
-      scores_[h * chunk_positions + p - chunk.begin] =
-          shape_.scale * kernels_.dot_half(key, query, shape_.key_dimension);
-    }
-  }
+  const std::size_t count = range.begin < range.end ? range.end - range.begin : 0;
+  const HalfRows keys = rows_of(input_.keys, kv_head, shape_.key_dimension, range.begin, count);
+  const HalfRows values = rows_of(input_.values, kv_head, shape_.value_dimension, range.begin, count);
+  kernels_.score_rows(keys, input_.queries + first_head * shape_.key_dimension, group, shape_.scale, scores_,
+                      chunk_positions);
+  const std::size_t first_slot = slot(0, first_head, chunk.begin / chunk_positions);
   for (std::size_t h = 0; h < group; ++h) {
-    const std::size_t index = slot(0, first_head + h, chunk_index);
-    float* sum = scratch_.partial.data() + index * shape_.value_dimension;
-    std::fill_n(sum, shape_.value_dimension, 0.0f);
-    scratch_.maximum.data()[index] = nothing;
-    scratch_.sum.data()[index] = 0.0f;
-    if (range.begin >= range.end) {
-      continue;
-    }
-    float* scores = scores_ + h * chunk_positions + range.begin - chunk.begin;
-    const std::size_t count = range.end - range.begin;
-    const float maximum = *std::max_element(scores, scores + count);
+    const std::size_t index = first_slot + h * scratch_.chunks;
+    float* scores = scores_ + h * chunk_positions;
+    const float maximum = count != 0 ? *std::max_element(scores, scores + count) : nothing;
     scratch_.maximum.data()[index] = maximum;
-    scratch_.sum.data()[index] = kernels_.exponentials(scores, maximum, count);
+    scratch_.sum.data()[index] = count != 0 ? kernels_.exponentials(scores, maximum, count) : 0.0f;
   }
-  for (std::size_t p = range.begin; p < range.end; ++p) {
-    const std::uint16_t* value = input_.values + p * value_row + kv_head * shape_.value_dimension;
-    for (std::size_t h = 0; h < group; ++h) {
-      float* sum = scratch_.partial.data() + slot(0, first_head + h, chunk_index) * shape_.value_dimension;
-      kernels_.add_scaled_half(sum, value, scores_[h * chunk_positions + p - chunk.begin], shape_.value_dimension);
-    }
-  }
+  kernels_.mix_rows(values, scores_, chunk_positions, group,
+                    scratch_.partial.data() + first_slot * shape_.value_dimension,
+                    scratch_.chunks * shape_.value_dimension);
 }
 
 // Keys are turned so that positions lie side by side; positions past the tile's end are zero.

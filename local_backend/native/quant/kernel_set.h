@@ -7,6 +7,7 @@
 #include "quant/kernels.h"
 #include "quant/unpack.h"
 #include "vector/float_ops.h"
+#include "vector/half_rows.h"
 
 namespace roundhouse {
 
@@ -169,8 +170,8 @@ struct KernelSet {
     k.interleave = PanelKernels<V>::interleave;
     k.multiply_panel = PanelKernels<V>::multiply;
     k.dot = Ops::dot;
-    k.dot_half = Ops::dot_half;
-    k.add_scaled_half = Ops::add_scaled_half;
+    k.score_rows = HalfRowOps<V>::score;
+    k.mix_rows = HalfRowOps<V>::mix;
     k.scale_by = Ops::scale_by;
     k.to_half = Ops::to_half;
     k.from_half = Ops::from_half;

@@ -66,6 +66,14 @@ struct BlockKernels {
                    UnpackedRow scratch, float* out) = nullptr;
 };
 
+// Rows of float16, `stride` elements apart: one head's part of a cache.
+struct HalfRows {
+  const std::uint16_t* first;
+  std::size_t stride;
+  std::size_t count;
+  std::size_t width;
+};
+
 enum class Activation : std::uint32_t { silu = 0, gelu = 1, swiglu_oai = 2 };
 
 struct Kernels {
@@ -81,9 +89,12 @@ struct Kernels {
                          std::size_t stride) = nullptr;
 
   float (*dot)(const float* a, const float* b, std::size_t n) = nullptr;
-  float (*dot_half)(const std::uint16_t* a, const float* b, std::size_t n) = nullptr;
-  // sum += weight * half[i]
-  void (*add_scaled_half)(float* sum, const std::uint16_t* half, float weight, std::size_t n) = nullptr;
+  // scores[head * stride + row] = scale * (row (dot) queries[head])
+  void (*score_rows)(const HalfRows& keys, const float* queries, std::size_t heads, float scale, float* scores,
+                     std::size_t stride) = nullptr;
+  // sums[head * sum_stride + column] = sum over rows of weights[head * stride + row] * row[column]
+  void (*mix_rows)(const HalfRows& values, const float* weights, std::size_t stride, std::size_t heads, float* sums,
+                   std::size_t sum_stride) = nullptr;
   void (*scale_by)(float* values, float factor, std::size_t n) = nullptr;
   void (*to_half)(const float* values, std::uint16_t* out, std::size_t n) = nullptr;
   void (*from_half)(const std::uint16_t* half, float* out, std::size_t n) = nullptr;

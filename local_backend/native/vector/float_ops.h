@@ -49,17 +49,6 @@ struct FloatOps {
     return total;
   }
 
-  static void add_scaled_half(float* sum, const std::uint16_t* half, float weight, std::size_t n) {
-    const F factor = V::set1(weight);
-    std::size_t i = 0;
-    for (; i + L <= n; i += L) {
-      V::store(sum + i, V::fma(V::load_half(half + i), factor, V::load(sum + i)));
-    }
-    for (; i < n; ++i) {
-      sum[i] += half_to_float(half[i]) * weight;
-    }
-  }
-
   static void scale_by(float* values, float factor, std::size_t n) {
     std::size_t i = 0;
     for (; i + L <= n; i += L) {
