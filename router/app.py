@@ -102,7 +102,14 @@ class Roundhouse:
 
     def statuses(self) -> Mapping[str, ProviderStatus]:
         """Return what each provider says of itself now, by name."""
-        return {name: provider.status() for name, provider in self.providers.items()}
+        return {name: self._status(name, provider) for name, provider in self.providers.items()}
+
+    def _status(self, name: str, provider: Provider) -> ProviderStatus:
+        try:
+            return provider.status()
+        except Exception:  # noqa: BLE001 - one provider's defect leaves the others as they are
+            self._log.exception("a provider's status cannot be read", provider=name)
+            return ProviderStatus(configured=True, ready=False, detail="its status cannot be read")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

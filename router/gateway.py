@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from router.catalog.catalog import Catalog
+from router.chat.conversation import conversation_key, has_reasoning_history
 from router.chat.features import RequestFeatures, TaskKind, read_features
 from router.chat.task_clues import read_task_clues
 from router.chat.types import ChatEvent, ChatRequest
@@ -27,7 +28,9 @@ from router.health.tracker import HealthTracker
 from router.providers.base import ProviderStatus
 from router.recording.recorder import Recorder
 from router.routing.candidate import RoutingDecision
+from router.routing.conversations import Conversations
 from router.routing.decide import decide
+from router.routing.plain_order import plain_order
 from router.routing.resolve import resolve
 from router.routing.task import task_of
 from router.story import Story, ToldEvents
@@ -56,18 +59,23 @@ class Gateway:
         self._recorder = recorder
         self._clock = clock
         self._rng = rng
+        self._conversations = Conversations()
+        # Digests of conversations mean nothing outside this process.
+        self._salt = rng.random().hex().encode()
         self._log = structlog.get_logger("gateway")
 
-    def arrived(self, request_id: str, surface: str) -> Story:
-        """Note that a request has come in now, at that surface."""
-        return Story(request_id, surface, self._clock.wall(), self._clock.monotonic())
+    def arrived(self, request_id: str, surface: str, session: str = "") -> Story:
+        """Note that a request has come in now, at that surface, in the session that the client named."""
+        return Story(request_id, surface, self._clock.wall(), self._clock.monotonic(), session)
 
     def snapshot(self) -> HealthSnapshot:
         """Return everybody's health now."""
         return self._tracker.snapshot(self._clock.wall(), self._statuses())
 
-    def decide(self, request: ChatRequest) -> RoutingDecision:
+    def decide(self, request: ChatRequest, session: str = "") -> RoutingDecision:
         """Decide who may serve ``request``; asks nobody, so that it also explains.
+
+        ``session`` is the client's own name for the conversation, where it has one.
 
         Raises
         ------
@@ -75,10 +83,14 @@ class Gateway:
             Nothing has the name that the request asks for.
 
         """
+        return self._decide(request, self._conversation(request, session))
+
+    def _decide(self, request: ChatRequest, conversation: bytes) -> RoutingDecision:
         entrypoint = resolve(request.model, self.catalog)
         features = read_features(request)
         judged_as = heuristic_verdict(request, features) if entrypoint.judged else None
         health = self.snapshot()
+        previous = self._conversations.last(conversation, self._clock.monotonic())
         return decide(
             features,
             entrypoint,
@@ -87,6 +99,8 @@ class Gateway:
             now=health.taken_at,
             rng=self._rng,
             judged_as=judged_as,
+            previous_deployment=previous,
+            reasoning_history=previous is not None and has_reasoning_history(request),
         )
 
     @asynccontextmanager
@@ -105,10 +119,14 @@ class Gateway:
         """
         story.request = request
         try:
-            story.decision = self.decide(request)
-            story.dispatch = self._dispatcher.open(request, story.decision)
+            story.decision, conversation = self._decided(story, request)
+            story.dispatch = self._dispatcher.open(request, story.decision, request_id=story.request_id)
             async with story.dispatch as story.answer:
                 story.first_event_at = self._clock.monotonic()
+                if conversation and request.model in self.catalog.entrypoints:
+                    # A pinned request says nothing of where its conversation is at home.
+                    now = story.first_event_at
+                    self._conversations.remember(conversation, story.answer.deployment_id, now)
                 yield ToldEvents(story.answer, story)
         except (asyncio.CancelledError, GeneratorExit):
             story.error = story.cut or ClientDisconnected("the client left")
@@ -127,6 +145,25 @@ class Gateway:
         """Record a request that could not even be read."""
         story.error = error
         self._keep(story)
+
+    def _conversation(self, request: ChatRequest, session: str) -> bytes:
+        return conversation_key(request, salt=self._salt, session=session)
+
+    def _decided(self, story: Story, request: ChatRequest) -> tuple[RoutingDecision, bytes]:
+        """Decide, and name the conversation; a defect of ours costs the order, not the answer."""
+        try:
+            conversation = self._conversation(request, story.session)
+            return self._decide(request, conversation), conversation
+        except GatewayError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it was, candidates are asked and the log has it
+            self._log.exception(
+                "deciding met a defect; candidates are asked in the file's order", request_id=story.request_id
+            )
+        unconfigured = {name for name, status in self._statuses().items() if not status.configured}
+        entrypoint = resolve(request.model, self.catalog)
+        now = self._clock.wall()
+        return plain_order(request, entrypoint, self.catalog, unconfigured=unconfigured, now=now), b""
 
     def _keep(self, story: Story) -> None:
         """Record what happened; whatever goes wrong here, the client has its answer."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import structlog
+
 from router.catalog.catalog import Catalog
 from router.catalog.pricing import cost_micros
 from router.chat.finish_repair import FinishRepair
@@ -20,18 +22,22 @@ from router.routing.candidate import RoutingDecision
 
 __all__ = ["Story", "ToldEvents"]
 
+_log = structlog.get_logger("gateway")
+
 
 @dataclass(slots=True)
 class Story:
     """One request. ``received_at`` is wall-clock, ``started`` and ``first_event_at`` monotonic seconds.
 
-    ``cut`` is why its serving was cancelled, where it was.
+    ``session`` is the client's own name for its conversation, where it has one; ``cut`` is why its serving
+    was cancelled, where it was.
     """
 
     request_id: str
     surface: str
     received_at: float
     started: float
+    session: str = ""
     request: ChatRequest | None = None
     decision: RoutingDecision | None = None
     dispatch: Dispatch | None = None
@@ -124,5 +130,9 @@ class ToldEvents:
 
     async def __anext__(self) -> ChatEvent:
         event = await anext(self._events)
-        self._story.observe(event)
-        return self._endings.repair(event)
+        try:
+            self._story.observe(event)
+            return self._endings.repair(event)
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the answer
+            _log.exception("an event was not understood", request_id=self._story.request_id)
+            return event

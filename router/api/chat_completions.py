@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from router.api.error_response import send_error
 from router.api.middleware import request_id_of
 from router.api.open_requests import OpenRequests
-from router.api.reply import Header, read_body, send_json
+from router.api.reply import Header, read_body, send_json, session_of
 from router.api.sse import DONE, EVENT_STREAM_HEADERS, data_frame, error_frame
 from router.chat.accumulate import accumulate
 from router.chat.openai_wire import is_usage_only, read_chat_request
@@ -36,7 +36,7 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        story = self._gateway.arrived(request_id_of(scope), _SURFACE)
+        story = self._gateway.arrived(request_id_of(scope), _SURFACE, session_of(scope))
         try:
             request = read_chat_request(await read_body(receive, self._gateway.catalog.limits.max_body_bytes))
         except GatewayError as error:

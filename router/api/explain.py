@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from router.api.error_response import send_error
 from router.api.middleware import request_id_of
-from router.api.reply import read_body, request_header, send_json, send_reply
+from router.api.reply import read_body, request_header, send_json, send_reply, session_of
 from router.chat.openai_wire import read_chat_request
 from router.errors import ClientDisconnected, GatewayError
 from router.gateway import Gateway
@@ -30,7 +30,7 @@ class Explain:
         """Serve one request."""
         try:
             body = await read_body(receive, self._gateway.catalog.limits.max_body_bytes)
-            decision = self._gateway.decide(read_chat_request(body))
+            decision = self._gateway.decide(read_chat_request(body), session_of(scope))
         except ClientDisconnected:
             return
         except GatewayError as error:

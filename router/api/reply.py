@@ -12,9 +12,23 @@ from starlette.types import Receive, Scope, Send
 
 from router.errors import ClientDisconnected, InvalidRequest, RequestTooLarge
 
-__all__ = ["Header", "read_body", "read_json_object", "request_header", "send_json", "send_reply"]
+__all__ = [
+    "Header",
+    "read_body",
+    "read_json_object",
+    "request_header",
+    "send_json",
+    "send_reply",
+    "session_of",
+]
 
 Header = tuple[bytes, bytes]
+
+# What frontends call the conversation that a request belongs to.
+_SESSION_HEADERS = frozenset(
+    {b"x-session-id", b"x-session-affinity", b"x-opencode-session", b"x-conversation-id", b"session_id"}
+)
+_LONGEST_SESSION = 200
 
 
 async def send_reply(
@@ -82,6 +96,14 @@ def read_json_object(body: bytes) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
     return value
+
+
+def session_of(scope: Scope) -> str:
+    """Return the client's own name for its conversation, 200 characters at most; empty where it has none."""
+    for key, value in scope["headers"]:
+        if key in _SESSION_HEADERS:
+            return str(value[:_LONGEST_SESSION].decode("latin-1"))
+    return ""
 
 
 def request_header(scope: Scope, name: bytes) -> str | None:

@@ -64,9 +64,9 @@ class Dispatcher:
         self.network = network
         self.budget = RetryBudget()
 
-    def open(self, request: ChatRequest, decision: RoutingDecision) -> Dispatch:
-        """Return the dispatch of one request, to be entered with ``async with``."""
-        return Dispatch(self, request, decision)
+    def open(self, request: ChatRequest, decision: RoutingDecision, *, request_id: str = "") -> Dispatch:
+        """Return the dispatch of one request, to be entered with ``async with``; the id is for the log."""
+        return Dispatch(self, request, decision, request_id)
 
 
 class Dispatch:
@@ -78,7 +78,9 @@ class Dispatch:
     ``Exhausted`` or a cancellation.
     """
 
-    def __init__(self, dispatcher: Dispatcher, request: ChatRequest, decision: RoutingDecision) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, request: ChatRequest, decision: RoutingDecision, request_id: str
+    ) -> None:
         self._catalog = dispatcher.catalog
         self._providers = dispatcher.providers
         self._tracker = dispatcher.tracker
@@ -86,11 +88,17 @@ class Dispatch:
         self._network = dispatcher.network
         self._budget = dispatcher.budget
         self._request = request
+        self._request_id = request_id
         self._decision = decision
         self._walk = Walk(decision, dispatcher.catalog)
         self._attempts: list[Attempt] = []
         self._running: RunningAttempt | None = None
         self._began = 0.0
+
+    @property
+    def _log(self) -> structlog.stdlib.BoundLogger:
+        log: structlog.stdlib.BoundLogger = _log.bind(request_id=self._request_id)
+        return log
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -118,7 +126,7 @@ class Dispatch:
         labels: set[str] = set()
         while self._walk.may_attempt and (permit := self._acquire(candidate)) is not None:
             if permit.key_label in labels:
-                self._tracker.release(permit)
+                self._release(permit)
                 return None
             labels.add(permit.key_label)
             outcome = await self._attempt(candidate, permit)
@@ -139,6 +147,7 @@ class Dispatch:
             permit,
             tracker=self._tracker,
             clock=self._clock,
+            request_id=self._request_id,
         )
         self._running = running
         if len(self._attempts) >= _FREE_ATTEMPTS:
@@ -221,7 +230,7 @@ class Dispatch:
         attempt = running.fail(self._outcome_of(error, running.deployment_id))
         self._note_end(running)
         await running.close()
-        _log.info(
+        self._log.info(
             "attempt.failed",
             deployment=attempt.deployment_id,
             number=attempt.number,
@@ -250,15 +259,16 @@ class Dispatch:
     def _teach(self, running: RunningAttempt) -> None:
         """Let the tracker learn how many tokens this model makes of a prompt's characters."""
         features, usage = self._decision.features, running.usage
-        # An image has tokens but no characters.
+        # An image has tokens but no characters; what frames the messages is counted apart.
         if usage is None or usage.estimated or features.needs_vision:
             return
+        tokens = usage.prompt_tokens - features.fixed_tokens
+        if tokens <= 0:
+            return
         try:
-            self._tracker.observe_usage(
-                running.deployment_id, features.prompt_characters, usage.prompt_tokens
-            )
+            self._tracker.observe_usage(running.deployment_id, features.prompt_characters, tokens)
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
-            _log.exception("health.observe_failed", deployment=running.deployment_id)
+            self._log.exception("health.observe_failed", deployment=running.deployment_id)
 
     def _acquire(self, candidate: Candidate) -> Permit | None:
         try:
@@ -269,8 +279,14 @@ class Dispatch:
                 last_resort=self._insists(candidate),
             )
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
-            _log.exception("health.acquire_failed", deployment=candidate.deployment_id)
+            self._log.exception("health.acquire_failed", deployment=candidate.deployment_id)
             return None
+
+    def _release(self, permit: Permit) -> None:
+        try:
+            self._tracker.release(permit)
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the request
+            self._log.exception("health.release_failed", deployment=permit.deployment_id)
 
     def _insists(self, candidate: Candidate) -> bool:
         """Whether to ask though a breaker is open: not once too much has been asked in vain.
@@ -287,20 +303,20 @@ class Dispatch:
 
     def _outcome_of(self, error: Exception, deployment_id: str) -> Outcome:
         if not isinstance(error, UpstreamError):
-            _log.error("provider.defect", deployment=deployment_id, exc_info=error)
+            self._log.error("provider.defect", deployment=deployment_id, exc_info=error)
             return _DEFECT
         try:
             provider = self._catalog.provider_of(deployment_id)
             return classify(error, now=self._clock.wall(), vendor=provider.name, local=provider.local)
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
-            _log.exception("health.classify_failed", deployment=deployment_id)
+            self._log.exception("health.classify_failed", deployment=deployment_id)
             return _DEFECT
 
     def _exhausted(self) -> Exhausted:
         try:
             return exhausted(self._decision, self._attempts, self._clock.wall())
         except Exception:  # noqa: BLE001 - the client gets an honest error all the same
-            _log.exception("routing.exhausted_failed")
+            self._log.exception("routing.exhausted_failed")
             return Exhausted(
                 "no candidate could serve the request",
                 exhausted_status=503,

@@ -45,6 +45,7 @@ class RunningAttempt:
         *,
         tracker: HealthTracker,
         clock: Clock,
+        request_id: str = "",
     ) -> None:
         self.deployment_id = deployment_id
         self.finished: Attempt | None = None
@@ -52,6 +53,7 @@ class RunningAttempt:
         self.ttft_s: float | None = None
         self.committed = False
         self._number = number
+        self._request_id = request_id
         self._open_stream = open_stream
         self._stream: AsyncIterator[ChatEvent] | None = None
         self._permit = permit
@@ -117,9 +119,14 @@ class RunningAttempt:
             with anyio.move_on_after(_CLOSING_S, shield=True) as scope:
                 await closing()
             if scope.cancelled_caught:
-                _log.warning("provider.close_hangs", deployment=self.deployment_id, seconds=_CLOSING_S)
+                self._log.warning("provider.close_hangs", deployment=self.deployment_id, seconds=_CLOSING_S)
         except Exception:  # noqa: BLE001 - closing comes after the outcome, which stands
-            _log.exception("provider.close_failed", deployment=self.deployment_id)
+            self._log.exception("provider.close_failed", deployment=self.deployment_id)
+
+    @property
+    def _log(self) -> structlog.stdlib.BoundLogger:
+        log: structlog.stdlib.BoundLogger = _log.bind(request_id=self._request_id)
+        return log
 
     def _observe(self, event: ChatEvent) -> None:
         now = self._clock.monotonic()
@@ -141,7 +148,7 @@ class RunningAttempt:
         try:
             self._tracker.observe_first_event(self._permit, ttft_s, self._clock.wall())
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
-            _log.exception("health.observe_failed", deployment=self.deployment_id)
+            self._log.exception("health.observe_failed", deployment=self.deployment_id)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -185,5 +192,5 @@ class RunningAttempt:
             else:
                 self._tracker.release(self._permit)
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
-            _log.exception("health.settle_failed", deployment=self.deployment_id)
+            self._log.exception("health.settle_failed", deployment=self.deployment_id)
         return self.finished

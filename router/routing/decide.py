@@ -56,22 +56,24 @@ def decide(
     rng: Randomness,
     judged_as: TaskKind | None = None,
     previous_deployment: str | None = None,
+    reasoning_history: bool = False,
 ) -> RoutingDecision:
     """Decide who may serve a request, best first.
 
     ``now`` is wall-clock seconds. At a judged entrypoint ``judged_as`` is the verdict; without one the
     built-in heuristic names the task from ``features`` alone. Then the entrypoint of that task serves,
-    with its candidates and weights. ``previous_deployment`` served this conversation's last turn.
+    with its candidates and weights. ``previous_deployment`` served this conversation's last turn;
+    ``reasoning_history``: the conversation carries its reasoning along, which is foreign to anybody else.
 
     Every candidate of the entrypoint is afterwards either in ``candidates`` or in ``exclusions``, once.
     """
     kind, serving = _serving(features, entrypoint, catalog, judged_as)
     needs = Needs.of(features, serving, now)
-    scorer = Scorer(features, serving, kind, catalog, previous_deployment=previous_deployment)
+    scorer = Scorer(features, serving, kind, catalog, previous_deployment, reasoning_history)
     ranked: list[tuple[float, float, int, Candidate]] = []
     out: list[_Out] = []
     strangers: list[Exclusion] = []
-    characters, known = features.prompt_characters, health.deployments
+    characters, fixed, known = features.prompt_characters, features.fixed_tokens + 1, health.deployments
     for deployment_id in dict.fromkeys(serving.candidates):
         deployment = catalog.deployments.get(deployment_id)
         if deployment is None:
@@ -79,7 +81,7 @@ def decide(
             continue
         state = known.get(deployment_id, _UNSEEN)
         ratio = state.tokens_per_character or deployment.tokens_per_character
-        prompt_tokens = int(characters * ratio) + 1
+        prompt_tokens = int(characters * ratio) + fixed
         exclusion = exclusion_of(deployment, state, needs, prompt_tokens)
         if exclusion is not None:
             out.append((exclusion, deployment, state, prompt_tokens))
@@ -89,11 +91,7 @@ def decide(
         ranked.append((rank, rng.random(), len(ranked), Candidate(deployment_id, score)))
     ranked.sort()
     candidates = [entry[3] for entry in ranked]
-    panic = len(candidates) < FLOOR and _add_last_resorts(candidates, out, scorer)
-    if not candidates:
-        _add_shortened(candidates, out, scorer, needs)
-    # Others' results may open a breaker before its turn comes; the last ones are asked all the same.
-    candidates[-FLOOR:] = [replace(candidate, within_floor=True) for candidate in candidates[-FLOOR:]]
+    panic = _keep_floor(candidates, out, scorer, needs)
     return RoutingDecision(
         entrypoint=entrypoint.name,
         features=features,
@@ -121,6 +119,16 @@ def _serving(
 def _soonest(entry: _Out) -> tuple[float, str]:
     until = entry[0].until
     return until if until is not None else 0.0, entry[1].id
+
+
+def _keep_floor(candidates: list[Candidate], out: list[_Out], scorer: Scorer, needs: Needs) -> bool:
+    """Fill up from ``out`` where too few are left; return whether last resorts had to be offered."""
+    panic = len(candidates) < FLOOR and _add_last_resorts(candidates, out, scorer)
+    if not candidates:
+        _add_shortened(candidates, out, scorer, needs)
+    # Others' results may open a breaker before its turn comes; the last ones are asked all the same.
+    candidates[-FLOOR:] = [replace(candidate, within_floor=True) for candidate in candidates[-FLOOR:]]
+    return panic
 
 
 def _add_last_resorts(candidates: list[Candidate], out: list[_Out], scorer: Scorer) -> bool:

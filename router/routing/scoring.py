@@ -70,6 +70,7 @@ class Scorer:
         "_features",
         "_kind",
         "_previous",
+        "_reasoning_history",
         "_total_weight",
         "_weights",
     )
@@ -80,8 +81,8 @@ class Scorer:
         entrypoint: Entrypoint,
         kind: TaskKind,
         catalog: Catalog,
-        *,
         previous_deployment: str | None = None,
+        reasoning_history: bool = False,
     ) -> None:
         weights = entrypoint.weights
         sticky = weights.total * _STICKINESS_SHARE if previous_deployment is not None else 0.0
@@ -99,6 +100,7 @@ class Scorer:
         self._features = features
         self._kind = kind
         self._previous = previous_deployment
+        self._reasoning_history = reasoning_history
         expected = _EXPECTED_OUTPUT[kind]
         wanted = features.wanted_output_tokens
         self._expected_output = expected if wanted is None else min(expected, wanted)
@@ -181,6 +183,8 @@ class Scorer:
         return health.expected_wait_s + health.penalty_s + first + output / (speed or _SLOWEST)
 
     def _stickiness(self, deployment: Deployment, prompt_tokens: int) -> float:
+        if self._reasoning_history:
+            return 1.0
         if not deployment.capabilities.prompt_cache:
             return 0.5
         return 0.5 + 0.5 * min(1.0, prompt_tokens / _CACHE_FULL_TOKENS)
@@ -235,10 +239,14 @@ class Scorer:
                 f"{estimate.tokens_per_s:.0f}/s{prior}{waits} = {estimate.total_s:.1f} s"
             ),
             f"{health.in_flight} in flight",
-            "served this conversation before"
-            if deployment.id == self._previous
-            else "has not served this conversation",
+            self._served_before(deployment),
         )
+
+    def _served_before(self, deployment: Deployment) -> str:
+        reasoning = ", whose reasoning it carries" if self._reasoning_history else ""
+        if deployment.id == self._previous:
+            return "served this conversation before" + reasoning
+        return "has not served this conversation" + reasoning
 
 
 class _ScoreOf(Score):
