@@ -3,24 +3,12 @@
 #pragma once
 
 #include "quant/kernels.h"
+#include "vector/prefetch.h"
 
 namespace roundhouse {
 
 // How far ahead of use a row's bytes are asked for; about the time of one access to memory.
 inline constexpr std::size_t prefetch_bytes = 3072;
-inline constexpr std::size_t cache_line = 64;
-
-template <class Isa>
-static inline void prefetch(const std::byte* begin, std::size_t bytes) {
-#if defined(__GNUC__)
-  for (std::size_t i = 0; i < bytes; i += cache_line) {
-    __builtin_prefetch(begin + i);  // no access: addresses past the end of the matrix do no harm
-  }
-#else
-  static_cast<void>(begin);
-  static_cast<void>(bytes);
-#endif
-}
 
 template <class Isa, std::size_t BlockElements, std::size_t BlockBytes, auto Dot>
 static void each_row(const std::byte* row, std::size_t rows, const ActivationRow& activation, std::size_t columns,

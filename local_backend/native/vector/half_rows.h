@@ -4,6 +4,7 @@
 
 #include "quant/half.h"
 #include "quant/kernels.h"
+#include "vector/prefetch.h"
 
 namespace roundhouse {
 
@@ -12,6 +13,7 @@ struct HalfRowOps {
   using F = typename V::F;
   static constexpr std::size_t L = V::lanes;
   static constexpr std::size_t head_block = 4;
+  static constexpr std::size_t rows_ahead = 16;  // rows of one head lie apart: memory guesses them badly
   static constexpr std::size_t vector_block = L == 16 ? 4 : 2;  // with head_block what the registers hold
 
   template <std::size_t Heads>
@@ -19,6 +21,7 @@ struct HalfRowOps {
                           std::size_t stride) {
     for (std::size_t p = 0; p < keys.count; ++p) {
       const std::uint16_t* key = keys.first + p * keys.stride;
+      prefetch<V>(key + rows_ahead * keys.stride, keys.width * sizeof(*key));
       F sum[Heads];
       for (std::size_t h = 0; h < Heads; ++h) {
         sum[h] = V::zero();
@@ -50,9 +53,11 @@ struct HalfRowOps {
       }
     }
     for (std::size_t p = 0; p < values.count; ++p) {
+      const std::uint16_t* value = values.first + p * values.stride + first;
+      prefetch<V>(value + rows_ahead * values.stride, Vectors * L * sizeof(*value));
       F wide[Vectors];
       for (std::size_t v = 0; v < Vectors; ++v) {
-        wide[v] = V::load_half(values.first + p * values.stride + first + v * L);
+        wide[v] = V::load_half(value + v * L);
       }
       for (std::size_t h = 0; h < Heads; ++h) {
         const F weight = V::set1(weights[h * stride + p]);
