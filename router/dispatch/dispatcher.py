@@ -20,7 +20,6 @@ from router.clock import Clock
 from router.dispatch.answer import Answer
 from router.dispatch.attempt import Attempt
 from router.dispatch.deadlines import attempt_deadlines
-from router.dispatch.offline import Network, unless_offline
 from router.dispatch.retry_budget import RetryBudget
 from router.dispatch.running_attempt import RunningAttempt
 from router.dispatch.walk import Walk
@@ -29,6 +28,7 @@ from router.health.classify import classify
 from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.health.tracker import HealthTracker, Permit
 from router.providers.base import Provider
+from router.providers.offline import Network, unless_offline
 from router.routing.candidate import Candidate, RoutingDecision
 from router.routing.exhaustion import exhausted
 
