@@ -44,6 +44,7 @@ class Story:
     answer: Answer | None = None
     first_event_at: float | None = None
     output_characters: int = 0
+    began_early: bool = False
     cut: GatewayError | None = None
     error: GatewayError | None = None
 
@@ -58,6 +59,10 @@ class Story:
         ended = self.dispatch.attempts if self.dispatch else ()
         runs = self.answer is not None and not any(attempt.committed for attempt in ended)
         return len(ended) + runs
+
+    def begin_early(self) -> None:
+        """Note that the client got its 200 before anybody answered."""
+        self.began_early = True
 
     def observe(self, event: ChatEvent) -> None:
         """Count what the answer says, for answers whose upstream does not."""
@@ -110,7 +115,9 @@ class Story:
         """Return the status that the client saw: a stream had its 200 before it broke off."""
         if self.error is None:
             return 200
-        streamed = self.request is not None and self.request.stream and self.answer is not None
+        streamed = (
+            self.request is not None and self.request.stream and (self.began_early or self.answer is not None)
+        )
         left = isinstance(self.error, ClientDisconnected)
         return 200 if streamed and not left else self.error.http_status
 

@@ -11,6 +11,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from router.api.error_response import send_error
+from router.api.keep_alive import KeepAlive, comment
 from router.api.middleware import request_id_of
 from router.api.open_requests import OpenRequests
 from router.api.reply import Header, read_body, send_json, session_of
@@ -25,6 +26,17 @@ from router.story import Story
 __all__ = ["ChatCompletions"]
 
 _SURFACE = "chat_completions"
+
+# Sent where the connection must be kept alive before it is known who answers: a comment says so later.
+_EARLY_START: dict[str, object] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        *EVENT_STREAM_HEADERS,
+        (b"x-roundhouse-candidate", b"pending"),
+        (b"x-roundhouse-attempts", b"pending"),
+    ],
+}
 
 
 class ChatCompletions:
@@ -45,14 +57,30 @@ class ChatCompletions:
                 await send_error(send, error, story.request_id)
             return
         work = self._stream if request.stream else self._whole
-        await self._open.serve(story, work(story, request, send), receive)
+        await self._open.serve(story, lambda group: work(story, request, send, group), receive)
 
-    async def _stream(self, story: Story, request: ChatRequest, send: Send) -> None:
-        """Relay the upstream's frames as they came."""
+    async def _stream(self, story: Story, request: ChatRequest, send: Send, group: asyncio.TaskGroup) -> None:
+        """Relay the upstream's frames as they came; until the first one, keep the connection alive."""
+        limits = self._gateway.catalog.limits
+        kept = KeepAlive(
+            group,
+            send,
+            _EARLY_START,
+            after_s=limits.keep_alive_after_s,
+            every_s=limits.keep_alive_every_s,
+            begins=story.begin_early,
+        )
+        try:
+            await self._relay(story, request, send, kept)
+        finally:
+            kept.stop()
+
+    async def _relay(self, story: Story, request: ChatRequest, send: Send, kept: KeepAlive) -> None:
         started, ending = False, DONE
         try:
             async with self._gateway.answer(story, request) as events:
-                await send(_start(story))
+                await kept.end()
+                await send(_named(story) if kept.began else _start(story))
                 started = True
                 async for event in events:
                     if event.frame is not None:
@@ -64,14 +92,15 @@ class ChatCompletions:
                         )
         except (GatewayError, asyncio.CancelledError) as error:
             known = _known(error, story)
-            if not started:
+            await kept.end()
+            if not (started or kept.began):
                 await send_error(send, known, story.request_id, _headers(story))
                 return
             # The client has seen a part: it is told, in the stream, and gets no [DONE].
             ending = error_frame(known, story.request_id)
         await send({"type": "http.response.body", "body": ending})
 
-    async def _whole(self, story: Story, request: ChatRequest, send: Send) -> None:
+    async def _whole(self, story: Story, request: ChatRequest, send: Send, _group: asyncio.TaskGroup) -> None:
         """Fold the events into one completion."""
         try:
             async with self._gateway.answer(story, request) as events:
@@ -102,6 +131,10 @@ def _start(story: Story) -> dict[str, object]:
         "status": 200,
         "headers": [*EVENT_STREAM_HEADERS, *_headers(story)],
     }
+
+
+def _named(story: Story) -> dict[str, object]:
+    return _piece(comment(f"roundhouse candidate={story.candidate} attempts={story.attempts_made}"))
 
 
 def _piece(data: bytes) -> dict[str, object]:

@@ -6,7 +6,7 @@ Owns the tasks. Knows neither wires nor answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from starlette.types import Receive
 
@@ -25,10 +25,16 @@ class OpenRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, story: Story, work: Coroutine[object, object, None], receive: Receive) -> None:
-        """Run ``work`` and cancel it as soon as the client has left: the upstream is closed with it.
+    async def serve(
+        self,
+        story: Story,
+        work: Callable[[asyncio.TaskGroup], Coroutine[object, object, None]],
+        receive: Receive,
+    ) -> None:
+        """Run ``work``, and cancel it as soon as the client has left: the upstream is closed with it.
 
-        ``story.cut`` says why a cancelled work was cancelled.
+        ``work`` is handed a group for what it needs beside it. ``story.cut`` says why a cancelled work was
+        cancelled.
         """
 
         async def watch(serving: asyncio.Task[None]) -> None:
@@ -38,7 +44,7 @@ class OpenRequests:
             serving.cancel()
 
         async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(work)
+            serving = tasks.create_task(work(tasks))
             watching = tasks.create_task(watch(serving))
             self._open[serving] = story
             serving.add_done_callback(lambda _: watching.cancel())

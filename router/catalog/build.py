@@ -65,6 +65,8 @@ def build_catalog(file: ProvidersFile, version: str, directory: Path | None = No
             first_event_timeout_s=file.limits.first_event_timeout_s,
             stall_timeout_s=file.limits.stall_timeout_s,
             total_timeout_s=file.limits.total_timeout_s,
+            keep_alive_after_s=file.limits.keep_alive_after_s,
+            keep_alive_every_s=file.limits.keep_alive_every_s,
         ),
         version=version,
     )

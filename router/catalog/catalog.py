@@ -163,7 +163,11 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one request, in seconds, bytes and counts."""
+    """Bounds on one request, in seconds, bytes and counts.
+
+    A stream whose first event takes longer than ``keep_alive_after_s`` gets a comment, and another one every
+    ``keep_alive_every_s``.
+    """
 
     max_body_bytes: int
     max_attempts: int
@@ -171,6 +175,8 @@ class Limits:
     first_event_timeout_s: float
     stall_timeout_s: float
     total_timeout_s: float
+    keep_alive_after_s: float = 5.0
+    keep_alive_every_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,6 +353,12 @@ class LimitsSpec(Spec):
     first_event_timeout_s: Seconds = Field(default=60.0, description="To the first piece of the answer.")
     stall_timeout_s: Seconds = Field(default=45.0, description="Between two pieces of the answer.")
     total_timeout_s: Seconds = Field(default=1_800.0, description="For the whole answer.")
+    keep_alive_after_s: Seconds = Field(
+        default=5.0,
+        description="A stream without a first event for so long begins with comments, which keep proxies from"
+        " cutting it. From then on its status is 200, and a comment names the candidate instead of a header.",
+    )
+    keep_alive_every_s: Seconds = Field(default=10.0, description="Between two such comments.")
 
 
 class ProvidersFile(Spec):
