@@ -7,7 +7,7 @@ Knows attempts and deadlines; not scores, wires, records or clients.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -64,9 +64,19 @@ class Dispatcher:
         self.network = network
         self.budget = RetryBudget()
 
-    def open(self, request: ChatRequest, decision: RoutingDecision, *, request_id: str = "") -> Dispatch:
-        """Return the dispatch of one request, to be entered with ``async with``; the id is for the log."""
-        return Dispatch(self, request, decision, request_id)
+    def open(
+        self,
+        request: ChatRequest,
+        decision: RoutingDecision,
+        *,
+        request_id: str = "",
+        decide_again: Callable[[], RoutingDecision] | None = None,
+    ) -> Dispatch:
+        """Return the dispatch of one request, to be entered with ``async with``; the id is for the log.
+
+        ``decide_again`` says who could be asked once everybody has failed: somebody may be back by then.
+        """
+        return Dispatch(self, request, decision, request_id, decide_again)
 
 
 class Dispatch:
@@ -79,7 +89,12 @@ class Dispatch:
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, request: ChatRequest, decision: RoutingDecision, request_id: str
+        self,
+        dispatcher: Dispatcher,
+        request: ChatRequest,
+        decision: RoutingDecision,
+        request_id: str,
+        decide_again: Callable[[], RoutingDecision] | None,
     ) -> None:
         self._catalog = dispatcher.catalog
         self._providers = dispatcher.providers
@@ -90,6 +105,8 @@ class Dispatch:
         self._request = request
         self._request_id = request_id
         self._decision = decision
+        self._decide_again = decide_again
+        self._looked_after = -1
         self._walk = Walk(decision, dispatcher.catalog)
         self._attempts: list[Attempt] = []
         self._running: RunningAttempt | None = None
@@ -101,6 +118,11 @@ class Dispatch:
         return log
 
     @property
+    def decision(self) -> RoutingDecision:
+        """What was decided: with those who came back in the meantime, where everybody else failed."""
+        return self._decision
+
+    @property
     def attempts(self) -> tuple[Attempt, ...]:
         """The attempts that have ended, in order."""
         return tuple(self._attempts)
@@ -110,7 +132,12 @@ class Dispatch:
         self._budget.note_request(self._began)
         if self._network is not None:
             self._walk.offline = self._network.is_gone
-        while self._time_is_left() and (candidate := self._walk.next_candidate()) is not None:
+        while self._time_is_left():
+            candidate = self._walk.next_candidate()
+            if candidate is None:
+                if self._look_again():
+                    continue
+                break
             running = await self._ask(candidate)
             if running is not None:
                 return Answer(running, self._next_event, lambda: self.attempts)
@@ -137,6 +164,29 @@ class Dispatch:
             if outcome.scope not in _KEY_SCOPES:
                 return None
         return None
+
+    def _look_again(self) -> bool:
+        """Look for somebody who has come back while the others failed; whether there is one."""
+        if (
+            self._decide_again is None
+            or not self._walk.may_attempt
+            or self._looked_after == len(self._attempts)
+        ):
+            return False
+        self._looked_after = len(self._attempts)
+        try:
+            decision = self._decide_again()
+        except Exception:  # noqa: BLE001 - a defect of ours must not end the request
+            self._log.exception("routing.decide_failed")
+            return False
+        asked = {attempt.deployment_id for attempt in self._attempts}
+        before = [one for one in self._decision.candidates if one.deployment_id in asked]
+        back = [one for one in decision.candidates if one.deployment_id not in asked and not one.last_resort]
+        known = asked.union(one.deployment_id for one in back)
+        left_out = [one for one in decision.exclusions if one.deployment_id not in known]
+        self._decision = replace(decision, candidates=(*before, *back), exclusions=tuple(left_out))
+        self._walk.extend(back)
+        return bool(back)
 
     async def _attempt(self, candidate: Candidate, permit: Permit) -> Outcome | None:
         """Make one attempt; ``None`` where it reached the commit boundary and is now the running one."""

@@ -5,6 +5,7 @@ Pure: knows the order that was decided and the outcomes so far; not time, permit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from router.catalog.catalog import Catalog, Deployment
@@ -67,6 +68,10 @@ class Walk:
                 return candidate
             self._put_off.append(candidate)
         return None
+
+    def extend(self, candidates: Iterable[Candidate]) -> None:
+        """Let these come next, after all who wait."""
+        self._waiting.extend(candidates)
 
     def note(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn from a failed attempt."""
