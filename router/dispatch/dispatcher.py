@@ -22,6 +22,7 @@ from router.dispatch.attempt import Attempt
 from router.dispatch.deadlines import attempt_deadlines
 from router.dispatch.retry_budget import RetryBudget
 from router.dispatch.running_attempt import RunningAttempt
+from router.dispatch.second_look import second_look
 from router.dispatch.walk import Walk
 from router.errors import Exhausted, StreamInterrupted, UpstreamError
 from router.health.classify import classify
@@ -166,12 +167,9 @@ class Dispatch:
         return None
 
     def _look_again(self) -> bool:
-        """Look for somebody who has come back while the others failed; whether there is one."""
-        if (
-            self._decide_again is None
-            or not self._walk.may_attempt
-            or self._looked_after == len(self._attempts)
-        ):
+        """Look for somebody who may be asked now that the others have failed; whether there is one."""
+        nothing_new = self._looked_after == len(self._attempts)
+        if self._decide_again is None or nothing_new or not self._walk.may_attempt:
             return False
         self._looked_after = len(self._attempts)
         try:
@@ -180,11 +178,7 @@ class Dispatch:
             self._log.exception("routing.decide_failed")
             return False
         asked = {attempt.deployment_id for attempt in self._attempts}
-        before = [one for one in self._decision.candidates if one.deployment_id in asked]
-        back = [one for one in decision.candidates if one.deployment_id not in asked and not one.last_resort]
-        known = asked.union(one.deployment_id for one in back)
-        left_out = [one for one in decision.exclusions if one.deployment_id not in known]
-        self._decision = replace(decision, candidates=(*before, *back), exclusions=tuple(left_out))
+        self._decision, back = second_look(self._decision, decision, asked)
         self._walk.extend(back)
         return bool(back)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from router.errors import Exhausted
-from router.routing.candidate import Candidate, Exclusion, ExclusionReason, RoutingDecision, Score
+from router.health.outcome import OutcomeKind
+from router.routing.candidate import Exclusion, ExclusionReason, RoutingDecision
 from tests.fakes.clock import VirtualTimeLoop
 from tests.fakes.dispatch import FAILURES, Bench, read
 from tests.fakes.provider import FakeProvider, make_decision, make_request
@@ -34,24 +37,15 @@ async def test_somebody_who_is_back_is_asked() -> None:
 
 
 async def test_nobody_is_asked_twice_and_the_trail_names_everybody_once() -> None:
-    bench = Bench(failing(), failing(), FakeProvider())
-    again = make_decision("a", "b", Candidate("c", Score(()), last_resort=True))
-    looks: list[RoutingDecision] = []
-
-    def decide_again() -> RoutingDecision:
-        looks.append(again)
-        left_out = (Exclusion("c", ExclusionReason.BENCHED, "for a while"),)
-        return RoutingDecision(
-            "chat", again.features, again.candidates[: len(looks)], left_out, decided_at=0.0
-        )
-
-    dispatch = bench.dispatcher.open(make_request(), make_decision("a"), decide_again=decide_again)
+    bench = Bench(failing(), FakeProvider())
+    said = Exclusion("b", ExclusionReason.BENCHED, "for a while", 9.0, OutcomeKind.RATE_LIMITED)
+    again = replace(make_decision("a"), exclusions=(said,))
+    dispatch = bench.dispatcher.open(make_request(), make_decision("a"), decide_again=lambda: again)
     with pytest.raises(Exhausted) as caught:
         await read(dispatch)
 
     assert [attempt.deployment_id for attempt in dispatch.attempts] == ["a"]
-    assert len(looks) == 1
-    assert [line.split(":")[0] for line in caught.value.trail] == ["a", "c"]
+    assert [line.split(":")[0] for line in caught.value.trail] == ["a", "b"]
 
 
 async def test_a_look_that_fails_ends_with_the_ladder() -> None:
@@ -74,3 +68,17 @@ async def test_time_that_is_over_allows_no_look() -> None:
         await read(dispatch)
 
     assert len(dispatch.attempts) == 1
+
+
+async def test_then_those_are_asked_whom_only_a_guess_holds_back_one_by_one_soonest_first() -> None:
+    bench = Bench(failing(), failing(), FakeProvider(), FakeProvider())
+    left_out = (
+        Exclusion("d", ExclusionReason.BENCHED, "it said so", 1.0, OutcomeKind.RATE_LIMITED),
+        Exclusion("c", ExclusionReason.BREAKER_OPEN, "failures", 20.0),
+        Exclusion("b", ExclusionReason.BREAKER_OPEN, "failures", 10.0),
+    )
+    now = replace(make_decision("a"), exclusions=left_out)
+    dispatch = bench.dispatcher.open(make_request(), make_decision("a"), decide_again=lambda: now)
+
+    assert await read(dispatch) == "good"
+    assert [attempt.deployment_id for attempt in dispatch.attempts] == ["a", "b", "c"]
