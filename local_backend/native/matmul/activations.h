@@ -45,10 +45,10 @@ class Activations {
   // Rounds the token's values `first .. first+count`; whole blocks of 32 only (a rest stays float only).
   void quantise(const Kernels& kernels, std::size_t token, std::size_t first, std::size_t count) {
     const std::size_t block = token * padded_ / 32 + first / 32;
-    kernels.quantise(
-        values(token) + first,
-        {high_.data() + block * 32, low(block), scale_.data() + block, sum32_.data() + block, sum16_.data() + block * 2},
-        count);
+    kernels.quantise(values(token) + first,
+                     {high_.data() + block * 32, low(block), scale_.data() + block, sum32_.data() + block,
+                      sum16_.data() + block * 2},
+                     count);
   }
   void quantise(const Kernels& kernels, std::size_t token) { quantise(kernels, token, 0, columns_); }
 

@@ -94,7 +94,7 @@ struct PanelKernels {
 
   template <bool Fine>
   static void multiply_as(const Panel& panel, const ActivationRow* tokens, std::size_t count, float* out,
-                       std::size_t stride) {
+                          std::size_t stride) {
     if (panel.group == 16) {
       run<16, false, Fine>(panel, tokens, count, out, stride);
     } else if (panel.wide) {

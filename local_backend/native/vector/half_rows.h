@@ -13,7 +13,7 @@ struct HalfRowOps {
   using F = typename V::F;
   static constexpr std::size_t L = V::lanes;
   static constexpr std::size_t head_block = 4;
-  static constexpr std::size_t rows_ahead = 16;  // rows of one head lie apart: memory guesses them badly
+  static constexpr std::size_t rows_ahead = 64;  // rows of one head lie apart: memory guesses them badly
   static constexpr std::size_t vector_block = L == 16 ? 4 : 2;  // with head_block what the registers hold
 
   template <std::size_t Heads>
