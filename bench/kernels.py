@@ -1,6 +1,6 @@
 """Speed of the native kernels, type by type: decode in GB/s of weights against what memory gives.
 
-    python bench/kernels.py [--isa avx512] [--threads 2] [--types Q4_K,Q6_K] [--json]
+    python bench/kernels.py [--isa avx512] [--threads 2] [--types Q4_K,Q6_K] [--activations 16] [--json]
 
 Decode reads every weight once, so its bound is the memory's; the matrices of one type together are larger
 than the caches and are visited in turn. Prefill multiplies the same matrices with 256 tokens and is bound by
@@ -21,6 +21,7 @@ import numpy as np
 
 from local_backend.gguf.format import GGMLType
 from local_backend.kernels.native import NativeKernels
+from local_backend.kernels.precision import Precision
 from local_backend.model.weights import Weight
 
 # Rows and columns of a layer's matrices in models of three sizes.
@@ -58,7 +59,7 @@ class Row:
 
 def main() -> None:
     options = parse()
-    kernels = NativeKernels(options.isa, options.threads)
+    kernels = NativeKernels(options.isa, options.threads, Precision(options.activations))
     read = read_rate(kernels)
     rows = [
         measure(kernels, kind, shape, read)
@@ -88,6 +89,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--isa", default="", choices=["", "scalar", "avx2", "avx512"])
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--types", default="", help="names of block types, separated by commas")
+    parser.add_argument("--activations", type=int, default=8, choices=[8, 16], help="bits (default: 8)")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

@@ -56,7 +56,7 @@ def choose_precision(
     if preference is not ActivationPreference.AUTO:
         return Precision(16 if preference is ActivationPreference.SIXTEEN else 8, "asked for")
     active = active_parameters(specification, weights)
-    size, limit = f"{count_text(active)} parameters a token", count_text(FINE_BELOW)
+    size, limit = f"{count_text(active)} parameters a token", f"{FINE_BELOW // 10**9} billion"
     if active < FINE_BELOW:
         return Precision(16, f"{size}, fewer than {limit}")
     return Precision(8, f"{size}, not fewer than {limit}")
