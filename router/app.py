@@ -25,6 +25,7 @@ from router.errors import StorageError
 from router.gateway import Gateway
 from router.health.state import health_state_from_json, health_state_to_json
 from router.health.tracker import HealthTracker
+from router.judge.lane import Judge
 from router.providers.base import Provider, ProviderStatus
 from router.providers.local_engine import LocalEngineProvider
 from router.providers.network_sensor import NetworkSensor
@@ -76,6 +77,7 @@ class Roundhouse:
             catalog=catalog,
             tracker=self.tracker,
             statuses=self.statuses,
+            judge=Judge(catalog, providers, statuses=self.statuses, clock=clock, rng=rng, network=network),
             dispatcher=Dispatcher(catalog, providers, tracker=self.tracker, clock=clock, network=network),
             recorder=self.recorder,
             clock=clock,

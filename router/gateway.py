@@ -1,6 +1,6 @@
 """The page: a request from its arrival to its record, in reading order.
 
-    canonical request → features → health snapshot → decision → dispatch → record
+    canonical request → features → judge → health snapshot → decision → dispatch → record
 
 Knows no HTTP, no SQL and no vendor. A surface parses what came in, enters :meth:`Gateway.answer`, relays
 the events, and leaves; how it leaves is what is recorded.
@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import structlog
 
-from router.catalog.catalog import Catalog
+from router.catalog.catalog import Catalog, Entrypoint
 from router.chat.conversation import conversation_key, has_reasoning_history
-from router.chat.features import RequestFeatures, TaskKind, read_features
-from router.chat.task_clues import read_task_clues
+from router.chat.features import RequestFeatures, read_features
 from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
 from router.dispatch.dispatcher import Dispatcher
@@ -25,6 +25,7 @@ from router.errors import ClientDisconnected, GatewayError, InternalError
 from router.health.jitter import Randomness
 from router.health.snapshot import HealthSnapshot
 from router.health.tracker import HealthTracker
+from router.judge.lane import Judge
 from router.providers.base import ProviderStatus
 from router.recording.recorder import Recorder
 from router.routing.candidate import RoutingDecision
@@ -32,10 +33,10 @@ from router.routing.conversations import Conversations
 from router.routing.decide import decide
 from router.routing.plain_order import plain_order
 from router.routing.resolve import resolve
-from router.routing.task import task_of
+from router.routing.verdict import TaskVerdict
 from router.story import Story, ToldEvents
 
-__all__ = ["Gateway", "heuristic_verdict"]
+__all__ = ["Gateway"]
 
 
 class Gateway:
@@ -47,12 +48,14 @@ class Gateway:
         catalog: Catalog,
         tracker: HealthTracker,
         statuses: Callable[[], Mapping[str, ProviderStatus]],
+        judge: Judge,
         dispatcher: Dispatcher,
         recorder: Recorder,
         clock: Clock,
         rng: Randomness,
     ) -> None:
         self.catalog = catalog
+        self.judge = judge
         self._tracker = tracker
         self._statuses = statuses
         self._dispatcher = dispatcher
@@ -73,7 +76,7 @@ class Gateway:
         return self._tracker.snapshot(self._clock.wall(), self._statuses())
 
     def decide(self, request: ChatRequest, session: str = "") -> RoutingDecision:
-        """Decide who may serve ``request``; asks nobody, so that it also explains.
+        """Decide who may serve ``request``; asks nobody, not even the judge, so that it also explains.
 
         ``session`` is the client's own name for the conversation, where it has one.
 
@@ -83,12 +86,19 @@ class Gateway:
             Nothing has the name that the request asks for.
 
         """
-        return self._decide(request, self._conversation(request, session))
-
-    def _decide(self, request: ChatRequest, conversation: bytes) -> RoutingDecision:
         entrypoint = resolve(request.model, self.catalog)
         features = read_features(request)
-        judged_as = heuristic_verdict(request, features) if entrypoint.judged else None
+        verdict = self.judge.recall(request, features) if entrypoint.judged else None
+        return self._decide(request, entrypoint, features, verdict, self._conversation(request, session))
+
+    def _decide(
+        self,
+        request: ChatRequest,
+        entrypoint: Entrypoint,
+        features: RequestFeatures,
+        verdict: TaskVerdict | None,
+        conversation: bytes,
+    ) -> RoutingDecision:
         health = self.snapshot()
         previous = self._conversations.last(conversation, self._clock.monotonic())
         return decide(
@@ -98,7 +108,7 @@ class Gateway:
             health,
             now=health.taken_at,
             rng=self._rng,
-            judged_as=judged_as,
+            verdict=verdict,
             previous_deployment=previous,
             reasoning_history=previous is not None and has_reasoning_history(request),
         )
@@ -119,8 +129,13 @@ class Gateway:
         """
         story.request = request
         try:
-            story.decision, conversation = self._decided(story, request)
-            story.dispatch = self._dispatcher.open(request, story.decision, request_id=story.request_id)
+            story.decision, conversation = await self._decided(story, request)
+            story.dispatch = self._dispatcher.open(
+                request,
+                story.decision,
+                request_id=story.request_id,
+                decide_again=partial(self._decide_again, request, story.decision.verdict, conversation),
+            )
             async with story.dispatch as story.answer:
                 story.first_event_at = self._clock.monotonic()
                 if conversation and request.model in self.catalog.entrypoints:
@@ -146,14 +161,27 @@ class Gateway:
         story.error = error
         self._keep(story)
 
+    def _decide_again(
+        self, request: ChatRequest, verdict: TaskVerdict | None, conversation: bytes
+    ) -> RoutingDecision:
+        """Decide by everybody's health now; what the task was judged to be stands."""
+        entrypoint = resolve(request.model, self.catalog)
+        return self._decide(request, entrypoint, read_features(request), verdict, conversation)
+
     def _conversation(self, request: ChatRequest, session: str) -> bytes:
         return conversation_key(request, salt=self._salt, session=session)
 
-    def _decided(self, story: Story, request: ChatRequest) -> tuple[RoutingDecision, bytes]:
-        """Decide, and name the conversation; a defect of ours costs the order, not the answer."""
+    async def _decided(self, story: Story, request: ChatRequest) -> tuple[RoutingDecision, bytes]:
+        """Have the task judged, decide, and name the conversation.
+
+        A defect of ours costs the order, not the answer.
+        """
         try:
             conversation = self._conversation(request, story.session)
-            return self._decide(request, conversation), conversation
+            entrypoint = resolve(request.model, self.catalog)
+            features = read_features(request)
+            verdict = await self.judge.name_task(request, features) if entrypoint.judged else None
+            return self._decide(request, entrypoint, features, verdict, conversation), conversation
         except GatewayError:
             raise
         except Exception:  # noqa: BLE001 - whatever it was, candidates are asked and the log has it
@@ -171,14 +199,3 @@ class Gateway:
             self._recorder.put(story.record(self.catalog, self._clock.monotonic()))
         except Exception:  # noqa: BLE001 - recording never takes anything down with it
             self._log.exception("a request was not recorded", request_id=story.request_id)
-
-
-def heuristic_verdict(request: ChatRequest, features: RequestFeatures) -> TaskKind:
-    """Name the kind of work of a request to a judged entrypoint: by the built-in heuristic, for now."""
-    clues = read_task_clues(request)
-    return task_of(
-        features,
-        last_user_text=clues.last_user_text,
-        tool_names=clues.tool_names,
-        tool_results=clues.tool_results,
-    )

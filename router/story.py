@@ -54,6 +54,12 @@ class Story:
         return self.answer.deployment_id if self.answer else None
 
     @property
+    def task(self) -> str | None:
+        """What the request was judged to be and by whom; ``None`` where nobody had to judge."""
+        verdict = self.decision.verdict if self.decision else None
+        return verdict.label if verdict is not None else None
+
+    @property
     def attempts_made(self) -> int:
         """How many tries it took so far, the one that runs included."""
         ended = self.dispatch.attempts if self.dispatch else ()
@@ -85,7 +91,7 @@ class Story:
             error_code=self.error.envelope_code if self.error else None,
             deployment_id=self.candidate,
             attempts=self.dispatch.attempts if self.dispatch else (),
-            decision=self.decision,
+            decision=self.dispatch.decision if self.dispatch else self.decision,
             usage=usage,
             cost_micros=self._cost(usage, catalog),
             ttft_s=self.first_event_at - self.started if self.first_event_at is not None else None,

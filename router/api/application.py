@@ -32,7 +32,10 @@ from router.gateway import Gateway
 __all__ = ["build_api"]
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
-_SHOWN_HEADERS = ("x-roundhouse-candidate", "x-roundhouse-attempts", "x-roundhouse-request-id", "retry-after")
+_SHOWN_HEADERS = (
+    *(f"x-roundhouse-{name}" for name in ("candidate", "attempts", "request-id", "task")),
+    "retry-after",
+)
 
 
 def build_api(

@@ -134,7 +134,8 @@ def _start(story: Story) -> dict[str, object]:
 
 
 def _named(story: Story) -> dict[str, object]:
-    return _piece(comment(f"roundhouse candidate={story.candidate} attempts={story.attempts_made}"))
+    task = f" task={story.task}" if story.task is not None else ""
+    return _piece(comment(f"roundhouse candidate={story.candidate} attempts={story.attempts_made}{task}"))
 
 
 def _piece(data: bytes) -> dict[str, object]:
@@ -142,7 +143,10 @@ def _piece(data: bytes) -> dict[str, object]:
 
 
 def _headers(story: Story) -> list[Header]:
-    return [
+    headers = [
         (b"x-roundhouse-candidate", (story.candidate or "none").encode("latin-1", "replace")),
         (b"x-roundhouse-attempts", str(story.attempts_made).encode()),
     ]
+    if story.task is not None:
+        headers.append((b"x-roundhouse-task", story.task.encode()))
+    return headers

@@ -18,6 +18,7 @@ from router.gateway import Gateway
 from router.health.incidents import Incident
 from router.health.snapshot import BreakerState, DeploymentHealth
 from router.health.tracker import HealthTracker
+from router.judge.lane import JudgeStatus
 from router.providers.base import ProviderStatus
 from router.recording.exposition import CONTENT_TYPE
 from router.recording.metrics import Metrics
@@ -75,6 +76,7 @@ def build_health_routes(
                 "candidates": [
                     _candidate(one, catalog, health.get(one.id)) for one in catalog.deployments.values()
                 ],
+                "judge": _judge(gateway.judge.status()) if catalog.judge is not None else None,
                 "engines": _engines(catalog, told),
                 "recording": _recording(recorder),
                 "incidents": [_incident(one) for one in tracker.incidents()],
@@ -145,6 +147,30 @@ def _candidate(
         },
         "last_error": known.last_error,
         "last_error_at": _time(known.last_error_at),
+    }
+
+
+def _judge(status: JudgeStatus) -> dict[str, object]:
+    lane = status.lane
+    return {
+        "breaker": {"state": lane.breaker.value, "until": _time(lane.breaker_until)},
+        "in_flight": lane.in_flight,
+        "cached_verdicts": status.cached,
+        "answered_from_cache": status.answered_from_cache,
+        "decided_by_heuristic": status.heuristic,
+        "candidates": [
+            {
+                "id": one.deployment_id,
+                "usable": one.deployment_id in status.usable,
+                "breaker": {"state": one.breaker.value, "until": _time(one.breaker_until)},
+                "waits_until": _time(one.waits_until),
+                "calls": one.calls,
+                "successes": one.successes,
+                "last_error": one.last_error,
+                "last_error_at": _time(one.last_error_at),
+            }
+            for one in lane.candidates
+        ],
     }
 
 

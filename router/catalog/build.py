@@ -187,5 +187,8 @@ def _judge(file: ProvidersFile, entrypoints: Mapping[str, EntrypointSpec]) -> Ju
         for one in (entrypoint_candidates(name, entrypoints) if name in ENTRYPOINT_NAMES else (name,))
     ]
     return JudgeSettings(
-        candidates=tuple(dict.fromkeys(expanded)), timeout_s=file.judge.timeout_s, open_s=file.judge.open_s
+        candidates=tuple(dict.fromkeys(expanded)),
+        timeout_s=file.judge.timeout_s,
+        open_s=file.judge.open_s,
+        cache_s=file.judge.cache_s,
     )

@@ -154,11 +154,12 @@ class Entrypoint:
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """Which deployments name the task for ``auto``; never a local one."""
+    """Which deployments name the task for ``auto``; never a local one. Times are seconds."""
 
     candidates: tuple[str, ...]
     timeout_s: float = 3.0
     open_s: float = 30.0
+    cache_s: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)

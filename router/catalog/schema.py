@@ -337,6 +337,9 @@ class JudgeSpec(Spec):
     )
     timeout_s: Annotated[float, Field(gt=0, le=30)] = Field(default=3.0, description="Seconds it may take.")
     open_s: Seconds = Field(default=30.0, description="Seconds it is left alone after a failure.")
+    cache_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = Field(
+        default=900.0, description="Seconds a verdict holds for its conversation; 0: it is asked every time."
+    )
 
 
 class LimitsSpec(Spec):

@@ -173,6 +173,9 @@ def _asks_for_reasoning(body: Mapping[str, JsonValue]) -> bool:
         return effort not in _NO_REASONING
     reasoning = body.get("reasoning")
     if isinstance(reasoning, dict):
-        return reasoning.get("effort") not in _NO_REASONING and reasoning.get("enabled") is not False
+        wanted = reasoning.get("effort")
+        is_off = isinstance(wanted, str) and wanted in _NO_REASONING
+        return not is_off and reasoning.get("enabled") is not False
     thinking = body.get("thinking")
-    return isinstance(thinking, dict) and thinking.get("type") not in {None, *_NO_REASONING}
+    kind = thinking.get("type") if isinstance(thinking, dict) else None
+    return isinstance(kind, str) and kind not in _NO_REASONING

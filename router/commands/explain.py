@@ -23,9 +23,9 @@ from router.catalog.load import load_catalog
 from router.chat.features import read_features
 from router.chat.openai_wire import read_chat_request
 from router.errors import GatewayError, InvalidRequest
-from router.gateway import heuristic_verdict
 from router.health.snapshot import ProviderCondition
 from router.health.tracker import HealthTracker
+from router.judge.heuristic import heuristic_verdict
 from router.routing.candidate import RoutingDecision
 from router.routing.decide import decide
 from router.routing.explanation import explain, explanation_table
@@ -87,7 +87,7 @@ def _decide(catalog: Catalog, body: bytes) -> RoutingDecision:
     entrypoint = resolve(request.model, catalog)
     features = read_features(request)
     verdict = heuristic_verdict(request, features) if entrypoint.judged else None
-    return decide(features, entrypoint, catalog, health, now=now, rng=rng, judged_as=verdict)
+    return decide(features, entrypoint, catalog, health, now=now, rng=rng, verdict=verdict)
 
 
 def _ask(url: str, body: bytes, *, as_json: bool) -> str:

@@ -12,6 +12,7 @@ from router.health.snapshot import BreakerState, HealthSnapshot
 from router.recording.exposition import Counter, Histogram, gauge_lines
 from router.recording.recorder import RecorderStatus
 from router.recording.records import RequestRecord
+from router.routing.verdict import TaskVerdict
 
 __all__ = ["Metrics"]
 
@@ -48,6 +49,18 @@ class Metrics:
         )
         self._tokens = Counter("roundhouse_tokens_total", "Tokens processed.", ("candidate", "kind"))
         self._cost = Counter("roundhouse_cost_micro_dollars_total", "Money spent.", _CANDIDATE)
+        self._judged = Counter(
+            "roundhouse_judged_total", "Requests to auto, by task and who named it.", ("task", "source")
+        )
+        self._judge_calls = Counter(
+            "roundhouse_judge_calls_total", "Calls of the judge, by how they ended.", ("candidate", "outcome")
+        )
+        self._judge_tokens = Counter(
+            "roundhouse_judge_tokens_total", "Tokens processed by the judge.", ("candidate", "kind")
+        )
+        self._judge_cost = Counter(
+            "roundhouse_judge_cost_micro_dollars_total", "Money spent on the judge.", _CANDIDATE
+        )
 
     def observe(self, record: RequestRecord) -> None:
         """Count one finished request."""
@@ -56,6 +69,8 @@ class Metrics:
         self._duration.observe(entrypoint, value=record.duration_s)
         if record.ttft_s is not None:
             self._ttft.observe(entrypoint, value=record.ttft_s)
+        if record.decision is not None and record.decision.verdict is not None:
+            self._observe_verdict(record.decision.verdict)
         for attempt in record.attempts:
             self._attempts.add(attempt.deployment_id, attempt.outcome.kind.value)
         if record.deployment_id is None:
@@ -66,10 +81,23 @@ class Metrics:
         if record.cost_micros:
             self._cost.add(record.deployment_id, by=record.cost_micros)
 
+    def _observe_verdict(self, verdict: TaskVerdict) -> None:
+        self._judged.add(verdict.kind.value, verdict.source.value)
+        call = verdict.call
+        if call is None:
+            return
+        self._judge_calls.add(call.deployment_id, call.outcome)
+        if call.usage is not None:
+            self._judge_tokens.add(call.deployment_id, "prompt", by=call.usage.prompt_tokens)
+            self._judge_tokens.add(call.deployment_id, "completion", by=call.usage.completion_tokens)
+        if call.cost_micros:
+            self._judge_cost.add(call.deployment_id, by=call.cost_micros)
+
     def render(self, health: HealthSnapshot, recording: RecorderStatus) -> bytes:
         """Return everything in Prometheus' text format; the arguments are figures that others keep."""
         own = (self._requests, self._duration, self._ttft, self._attempts, self._tokens, self._cost)
-        lines = [line for family in own for line in family.lines()]
+        judge = (self._judged, self._judge_calls, self._judge_tokens, self._judge_cost)
+        lines = [line for family in (*own, *judge) for line in family.lines()]
         lines += _health_lines(health)
         lines += _recording_lines(recording)
         return ("\n".join(lines) + "\n").encode()

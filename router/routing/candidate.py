@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from router.chat.features import RequestFeatures
 from router.health.outcome import OutcomeKind
+from router.routing.verdict import TaskVerdict
 
 __all__ = ["Candidate", "Exclusion", "ExclusionReason", "RoutingDecision", "Score", "ScoreTerm"]
 
@@ -93,6 +94,11 @@ class Score:
             self._terms = self._explain()
         return self._terms
 
+    @property
+    def expected_s(self) -> float | None:
+        """Seconds to the whole answer, waiting included, as the score had it; ``None`` where unknown."""
+        return None
+
     def _explain(self) -> tuple[ScoreTerm, ...]:
         """Make the terms; only called where they were left for later."""
         return ()
@@ -129,7 +135,8 @@ class Candidate:
 class RoutingDecision:
     """Whom to ask, in order, and why everybody else is left out.
 
-    ``panic``: too few were healthy, so the last candidates are last resorts.
+    ``panic``: too few were healthy, so the last candidates are last resorts. ``verdict`` is who named the
+    task, and why, where the entrypoint is judged.
     """
 
     entrypoint: str
@@ -139,3 +146,4 @@ class RoutingDecision:
     decided_at: float
     judged_as: str | None = None
     panic: bool = False
+    verdict: TaskVerdict | None = None

@@ -29,7 +29,8 @@ from router.routing.eligibility import (
     output_limit,
 )
 from router.routing.scoring import Scorer
-from router.routing.task import task_of
+from router.routing.task import task_verdict
+from router.routing.verdict import TaskVerdict, weights_for
 
 __all__ = ["FLOOR", "decide"]
 
@@ -54,22 +55,25 @@ def decide(
     *,
     now: float,
     rng: Randomness,
-    judged_as: TaskKind | None = None,
+    verdict: TaskVerdict | None = None,
     previous_deployment: str | None = None,
     reasoning_history: bool = False,
 ) -> RoutingDecision:
     """Decide who may serve a request, best first.
 
-    ``now`` is wall-clock seconds. At a judged entrypoint ``judged_as`` is the verdict; without one the
-    built-in heuristic names the task from ``features`` alone. Then the entrypoint of that task serves,
-    with its candidates and weights. ``previous_deployment`` served this conversation's last turn;
-    ``reasoning_history``: the conversation carries its reasoning along, which is foreign to anybody else.
+    ``now`` is wall-clock seconds. At a judged entrypoint ``verdict`` names the task; without one the
+    built-in heuristic does, from ``features`` alone. Then the entrypoint of that task serves, with its
+    candidates, and with its weights as the difficulty wants them. ``previous_deployment`` served this
+    conversation's last turn; ``reasoning_history``: the conversation carries its reasoning along, which is
+    foreign to anybody else.
 
     Every candidate of the entrypoint is afterwards either in ``candidates`` or in ``exclusions``, once.
     """
-    kind, serving = _serving(features, entrypoint, catalog, judged_as)
+    verdict = verdict or (task_verdict(features) if entrypoint.judged else None)
+    kind, serving = _serving(entrypoint, catalog, verdict)
     needs = Needs.of(features, serving, now)
-    scorer = Scorer(features, serving, kind, catalog, previous_deployment, reasoning_history)
+    wishes = verdict.needs if verdict is not None else ()
+    scorer = Scorer(features, serving, kind, catalog, previous_deployment, reasoning_history, wishes)
     ranked: list[tuple[float, float, int, Candidate]] = []
     out: list[_Out] = []
     strangers: list[Exclusion] = []
@@ -99,21 +103,26 @@ def decide(
         exclusions=(*(entry[0] for entry in out), *strangers),
         decided_at=now,
         judged_as=kind.value if entrypoint.judged else None,
+        verdict=verdict if entrypoint.judged else None,
         panic=panic,
     )
 
 
 def _serving(
-    features: RequestFeatures, entrypoint: Entrypoint, catalog: Catalog, judged_as: TaskKind | None
+    entrypoint: Entrypoint, catalog: Catalog, verdict: TaskVerdict | None
 ) -> tuple[TaskKind, Entrypoint]:
     """Return the kind of work and the entrypoint whose candidates and weights count."""
-    if entrypoint.judged:
-        kind = judged_as if judged_as is not None else task_of(features)
-        serving = catalog.entrypoints.get(kind.value)
-        return kind, entrypoint if serving is None or serving.judged else serving
-    if entrypoint.name in _KIND_VALUES:
+    if not entrypoint.judged and entrypoint.name in _KIND_VALUES:
         return TaskKind(entrypoint.name), entrypoint
-    return judged_as if judged_as is not None else TaskKind.CHAT, entrypoint
+    if verdict is None:
+        return TaskKind.CHAT, entrypoint
+    serving = entrypoint
+    if entrypoint.judged:
+        named = catalog.entrypoints.get(verdict.kind.value)
+        serving = entrypoint if named is None or named.judged else named
+    if verdict.difficulty is not None:
+        serving = replace(serving, weights=weights_for(serving.weights, verdict.difficulty))
+    return verdict.kind, serving
 
 
 def _soonest(entry: _Out) -> tuple[float, str]:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from router.chat.types import JsonValue
 from router.routing.candidate import Candidate, Exclusion, RoutingDecision
+from router.routing.verdict import TaskVerdict
 
-__all__ = ["explain", "explanation_table"]
+__all__ = ["explain", "explanation_table", "verdict_fields"]
 
 _DIGITS = 4
 
@@ -25,6 +26,7 @@ def explain(decision: RoutingDecision) -> dict[str, JsonValue]:
     return {
         "entrypoint": decision.entrypoint,
         "judged_as": decision.judged_as,
+        "verdict": verdict_fields(decision.verdict) if decision.verdict is not None else None,
         "decided_at": decision.decided_at,
         "panic": decision.panic,
         "features": {
@@ -42,6 +44,31 @@ def explain(decision: RoutingDecision) -> dict[str, JsonValue]:
     }
 
 
+def verdict_fields(verdict: TaskVerdict) -> dict[str, JsonValue]:
+    """Return who named the task and from what; ``call`` is what that cost, in seconds, tokens and money."""
+    call = verdict.call
+    usage = call.usage if call is not None else None
+    return {
+        "task": verdict.kind.value,
+        "source": verdict.source.value,
+        "why": verdict.why or None,
+        "basis": verdict.basis,
+        "difficulty": verdict.difficulty.value if verdict.difficulty is not None else None,
+        "needs": [need.value for need in verdict.needs],
+        "call": None
+        if call is None
+        else {
+            "deployment_id": call.deployment_id,
+            "duration_s": round(call.duration_s, _DIGITS),
+            "outcome": call.outcome,
+            "prompt_tokens": usage.prompt_tokens if usage is not None else None,
+            "completion_tokens": usage.completion_tokens if usage is not None else None,
+            "usage_estimated": usage.estimated if usage is not None else None,
+            "cost_micros": call.cost_micros,
+        },
+    }
+
+
 def explanation_table(decision: RoutingDecision) -> str:
     """Return the decision as lines of text: the candidates with their terms, then who is left out."""
     judged = f", judged as {decision.judged_as}" if decision.judged_as else ""
@@ -53,6 +80,8 @@ def explanation_table(decision: RoutingDecision) -> str:
         f"{decision.entrypoint}{judged}: {counts}",
         f"needs: {wanted}; {decision.features.prompt_characters} characters of prompt",
     ]
+    if decision.verdict is not None:
+        lines.append(f"task: {decision.verdict.label} ({decision.verdict.basis})")
     for rank, candidate in enumerate(decision.candidates, start=1):
         lines += _candidate_lines(candidate, rank)
     if decision.exclusions:

@@ -18,6 +18,7 @@ Terms, each in 0..1, more is better:
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 from router.catalog.catalog import Catalog, Deployment, Entrypoint, ProviderKind
@@ -26,6 +27,7 @@ from router.health.averages import prompt_size_bucket
 from router.health.snapshot import DeploymentHealth
 from router.routing.candidate import Score, ScoreTerm
 from router.routing.eligibility import window_of
+from router.routing.verdict import TaskNeed
 
 __all__ = ["TERM_NAMES", "Scorer"]
 
@@ -34,7 +36,12 @@ TERM_NAMES = ("health", "task_fit", "context_slack", "cost", "expected_time", "l
 # What an answer is expected to take where the client set no bound, in tokens.
 _EXPECTED_OUTPUT = {TaskKind.CHAT: 400, TaskKind.CODE: 900, TaskKind.BUILD: 600, TaskKind.LONG: 800}
 
+# A long answer takes so many times as much, where the judge expects one.
+_LONG_ANSWER = 4
+
 _UNKNOWN_FIT = 0.5
+# Fit of who cannot reason where the judge finds that it would help: a wish, so nobody is left out for it.
+_UNREASONING_FIT = 0.75
 _SLACK_FROM = 0.8
 _CHEAP_MICROS, _DEAR_MICROS = 100.0, 1_000_000.0
 _COST_SCALE = 1.0 / math.log(_DEAR_MICROS / _CHEAP_MICROS)
@@ -72,6 +79,7 @@ class Scorer:
         "_previous",
         "_reasoning_history",
         "_total_weight",
+        "_wants_reasoning",
         "_weights",
     )
 
@@ -83,6 +91,7 @@ class Scorer:
         catalog: Catalog,
         previous_deployment: str | None = None,
         reasoning_history: bool = False,
+        wishes: Container[TaskNeed] = (),
     ) -> None:
         weights = entrypoint.weights
         sticky = weights.total * _STICKINESS_SHARE if previous_deployment is not None else 0.0
@@ -101,7 +110,8 @@ class Scorer:
         self._kind = kind
         self._previous = previous_deployment
         self._reasoning_history = reasoning_history
-        expected = _EXPECTED_OUTPUT[kind]
+        self._wants_reasoning = TaskNeed.REASONING in wishes
+        expected = _EXPECTED_OUTPUT[kind] * (_LONG_ANSWER if TaskNeed.LONG_ANSWER in wishes else 1)
         wanted = features.wanted_output_tokens
         self._expected_output = expected if wanted is None else min(expected, wanted)
 
@@ -130,13 +140,19 @@ class Scorer:
             in_flight /= self._slots(deployment)
         return (
             health.health * health.ramp,
-            deployment.task_fit.get(self._kind, _UNKNOWN_FIT),
+            self._fit(deployment),
             1.0 if used <= _SLACK_FROM else max(0.0, (1.0 - used) / (1.0 - _SLACK_FROM)),
             self._cost_value(deployment, prompt_tokens, output, sticks),
             _HALF_TIME_S / (_HALF_TIME_S + self._seconds(deployment, health, prompt_tokens, output)),
             _HALF_LOAD / (_HALF_LOAD + in_flight),
             self._stickiness(deployment, prompt_tokens) if sticks else 0.0,
         )
+
+    def _fit(self, deployment: Deployment) -> float:
+        fit = deployment.task_fit.get(self._kind, _UNKNOWN_FIT)
+        if self._wants_reasoning and not deployment.capabilities.reasoning:
+            fit *= _UNREASONING_FIT
+        return fit
 
     def _slots(self, deployment: Deployment) -> float:
         provider = self._catalog.providers.get(deployment.provider)
@@ -203,6 +219,11 @@ class Scorer:
             total_s=self._seconds(deployment, health, prompt_tokens, output),
         )
 
+    def expected_s(self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int) -> float:
+        """Return the seconds to the whole answer that the score counts with."""
+        output = min(self._expected_output, deployment.max_output_tokens)
+        return self._seconds(deployment, health, prompt_tokens, output)
+
     def terms(
         self, deployment: Deployment, health: DeploymentHealth, prompt_tokens: int
     ) -> tuple[ScoreTerm, ...]:
@@ -222,6 +243,7 @@ class Scorer:
         seen = health.successes + health.failures
         ramp = "" if health.ramp >= 1.0 else f", ramping up at {health.ramp:.0%}"
         fit = deployment.task_fit.get(self._kind)
+        lacks_reasoning = self._wants_reasoning and not deployment.capabilities.reasoning
         prior = "" if health.tokens_per_s is not None else " (prior)"
         waits = "".join(
             f" + {name} {value:.1f} s"
@@ -231,7 +253,8 @@ class Scorer:
         return (
             (f"success EWMA {health.health:.2f} of {seen} seen" if seen else "nothing seen yet: the prior")
             + ramp,
-            f"{self._kind} quality {fit:.2f}" if fit is not None else f"no {self._kind} quality: the middle",
+            (f"{self._kind} quality {fit:.2f}" if fit is not None else f"no {self._kind} quality: the middle")
+            + (", less for not reasoning" if lacks_reasoning else ""),
             f"{estimate.prompt_tokens} + {estimate.output_tokens} of {window} tokens",
             "free" if deployment.price.free else f"about {estimate.cost_micros / 1e6:.6f} USD",
             (
@@ -269,6 +292,10 @@ class _ScoreOf(Score):
         self._deployment = deployment
         self._health = health
         self._prompt_tokens = prompt_tokens
+
+    @property
+    def expected_s(self) -> float:
+        return self._scorer.expected_s(self._deployment, self._health, self._prompt_tokens)
 
     def _explain(self) -> tuple[ScoreTerm, ...]:
         return self._scorer.terms(self._deployment, self._health, self._prompt_tokens)

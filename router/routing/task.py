@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from router.chat.features import RequestFeatures, TaskKind
+from router.routing.verdict import TaskVerdict
 
-__all__ = ["TaskVerdict", "task_of", "task_verdict"]
+__all__ = ["task_of", "task_verdict"]
 
 _LOOK = 4_000
 
@@ -65,14 +65,6 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _CODE_AT = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskVerdict:
-    """What kind of work a request is, and what that was told from."""
-
-    kind: TaskKind
-    basis: str
 
 
 def task_of(

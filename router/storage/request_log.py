@@ -20,6 +20,7 @@ from router.errors import StorageError
 from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.recording.records import RequestRecord
 from router.routing.candidate import RoutingDecision
+from router.routing.explanation import verdict_fields
 from router.storage.tables import ATTEMPTS, REQUESTS
 
 __all__ = ["RequestLog", "StoredRequest"]
@@ -35,7 +36,8 @@ class StoredRequest:
     """One row with its attempts.
 
     ``record.decision`` is always ``None``: what is kept of a decision is ``decision``, as JSON:
-    ``features``, ``candidates`` (``[id, score]`` in order) and ``excluded`` (reason → ids).
+    ``features``, ``candidates`` (``[id, score]`` in order), ``excluded`` (reason → ids) and ``verdict`` (who
+    named the task, with the judge's call and its cost, which is no part of the record's own).
     """
 
     record: RequestRecord
@@ -151,6 +153,7 @@ def _decision_json(decision: RoutingDecision) -> dict[str, object]:
         "candidates": [[one.deployment_id, round(one.score.total, 4)] for one in decision.candidates],
         "excluded": excluded,
         "panic": decision.panic,
+        "verdict": verdict_fields(decision.verdict) if decision.verdict is not None else None,
     }
 
 

@@ -37,12 +37,13 @@ class House:
         return await self.client.post("/v1/chat/completions", json=body)
 
 
-def house_file(folder: Path, providers: Mapping[str, str], *, limits: str = "{}") -> Path:
+def house_file(folder: Path, providers: Mapping[str, str], *, limits: str = "{}", judge: str = "") -> Path:
     """Write a catalog with one candidate ``NAME/model`` for each provider, in order of preference.
 
-    A provider is a script, or its own entry where it begins with ``{kind``. ``limits`` is YAML.
+    A provider is a script, or its own entry where it begins with ``{kind``. ``limits`` and ``judge`` are
+    YAML.
     """
-    lines = [f"limits: {limits}", "providers:"]
+    lines = [f"limits: {limits}", *([f"judge: {judge}"] if judge else []), "providers:"]
     for name, text in providers.items():
         if text.startswith("{kind"):
             lines.append(f"  {name}: {text}")

@@ -8,6 +8,7 @@ from router.chat.features import TaskKind
 from router.health.snapshot import HealthSnapshot
 from router.routing.conversations import Conversations
 from router.routing.decide import decide
+from router.routing.verdict import TaskVerdict
 
 from .conftest import NOW, catalog, deployment, features
 
@@ -48,7 +49,7 @@ def test_between_equals_the_one_that_served_before_comes_first_and_it_is_a_term(
             nobody_known,
             now=NOW,
             rng=random.Random(1),  # noqa: S311 - breaks ties
-            judged_as=TaskKind.CHAT,
+            verdict=TaskVerdict(TaskKind.CHAT, ""),
             previous_deployment=previous,
             reasoning_history=previous == "b",
         )

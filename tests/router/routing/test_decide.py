@@ -14,6 +14,7 @@ from router.health.outcome import OutcomeKind
 from router.health.snapshot import BreakerState, DeploymentHealth, HealthSnapshot
 from router.routing.candidate import ExclusionReason, RoutingDecision
 from router.routing.decide import FLOOR, decide
+from router.routing.verdict import TaskVerdict
 
 from .conftest import KINDS, NOW, catalog, deployment, features, snapshot
 
@@ -249,7 +250,7 @@ def test_auto_serves_with_the_judged_entrypoints_candidates(kind: TaskKind) -> N
     other = deployment(
         "other", task_fit={name: 1.0 for name in KINDS if name != kind.value} | {kind.value: 0.1}
     )
-    decision = route([other, best], entrypoint="auto", judged_as=kind)
+    decision = route([other, best], entrypoint="auto", verdict=TaskVerdict(kind, ""))
 
     assert decision.judged_as == kind.value
     assert decision.entrypoint == "auto"
