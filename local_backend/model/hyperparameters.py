@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
 
 from local_backend.errors import UnsupportedModel
@@ -84,10 +85,13 @@ class _Reader:
             context_tokens=context_tokens,
             norm_epsilon=epsilon,
             layers=tuple(
-                LayerSpecification(attention, feed_forward, epsilon)
+                LayerSpecification(attention, feed_forward, epsilon, self._family.post_norms)
                 for attention, feed_forward in zip(attentions, feed_forwards, strict=True)
             ),
             tied_head=not self._has(TensorRole.OUTPUT_HEAD),
+            embedding_scale=math.sqrt(hidden_size) if self._family.scales_embedding else 1.0,
+            # Zero stands for no cap.
+            final_logit_cap=metadata.optional_number(self._key("final_logit_softcapping"), least=0.0) or None,
         )
 
     def _key(self, name: str) -> str:
@@ -106,7 +110,9 @@ class _Reader:
         key_dimension = self._head_dimension("attention.key_length", hidden_size, heads[0])
         value_dimension = self._head_dimension("attention.value_length", hidden_size, heads[0])
         scale = metadata.optional_number(self._key("attention.scale"), least=0.0)
+        scaled_by = hidden_size // heads[0] if layers == self._family.width_scaled_layers else key_dimension
         rope = self._rope(key_dimension, context)
+        windows = self._windows(layers)
         attentions = []
         for layer in range(layers):
             if heads[layer] % kv_heads[layer]:
@@ -117,14 +123,48 @@ class _Reader:
                     kv_heads=kv_heads[layer],
                     key_dimension=key_dimension,
                     value_dimension=value_dimension,
-                    scale=scale or 1.0 / math.sqrt(key_dimension),
-                    rope=rope,
+                    scale=scale or 1.0 / math.sqrt(scaled_by),
+                    rope=rope if windows[layer] is None else self._window_rope(rope),
                     qk_norm=self._family.qk_norm,
                     bias=self._has(TensorRole.QUERY_BIAS, layer),
-                    output_bias=self._has(TensorRole.ATTENTION_OUTPUT_BIAS, layer),
+                    output_bias=self._family.biases or self._has(TensorRole.ATTENTION_OUTPUT_BIAS, layer),
+                    sliding_window=windows[layer],
+                    sinks=self._family.sinks,
                 )
             )
         return attentions
+
+    def _windows(self, layers: int) -> list[int | None]:
+        """Sliding window of each layer, ``None`` where a layer attends to everything."""
+        metadata, pattern = self._metadata, self._family.window
+        window_key = self._key("attention.sliding_window")
+        if pattern is None:
+            return [None] * layers
+        window = metadata.optional_integer(window_key, most=1 << 31) or None
+        if window is None:
+            if pattern.is_required:
+                metadata.fail(window_key, f"is missing or zero; {self._family.architecture} has a window")
+            return [None] * layers
+        pattern_key = self._key("attention.sliding_window_pattern")
+        flags = metadata.raw(pattern_key)
+        if not isinstance(flags, tuple):
+            period = metadata.optional_integer(pattern_key, most=_MOST_LAYERS)
+            period = pattern.period if period is None else period
+            # A period of zero stands for windows everywhere.
+            flags = tuple(not period or layer % period < period - 1 for layer in range(layers))
+        if len(flags) < layers or not all(isinstance(flag, bool) for flag in flags):
+            metadata.fail(
+                pattern_key, f"has {len(flags)} entries; expected a boolean for each of {layers} layers"
+            )
+        return [window if flag else None for flag in flags[:layers]]
+
+    def _window_rope(self, rope: RopeSpecification) -> RopeSpecification:
+        """Rotation of the layers with a window, whose base may be another."""
+        own = None if self._family.window is None else self._family.window.theta
+        theta = self._metadata.optional_number(self._key("rope.freq_base_swa"), above=0.0)
+        if own is None:
+            return rope if theta is None else replace(rope, theta=theta)
+        return replace(rope, theta=own if theta is None else theta, scaling_factor=1.0)
 
     def _head_dimension(self, name: str, hidden_size: int, heads: int) -> int:
         given = self._metadata.optional_integer(self._key(name), least=1, most=_MOST_HEAD_DIMENSION)
@@ -180,19 +220,17 @@ class _Reader:
             metadata.fail(experts_key, f"is missing or zero; {self._family.architecture} has experts")
         if experts:
             return [self._mixture(experts, layers)] * layers
-        widths = metadata.per_layer(self._key("feed_forward_length"), layers, least=1, most=_MOST_WIDTH)
-        return [DenseFeedForward(width, self._family.activation) for width in widths]
+        return [DenseFeedForward(width, self._family.activation) for width in self._widths(layers)]
 
     def _mixture(self, experts: int, layers: int) -> MixtureOfExperts:
         metadata = self._metadata
         used = metadata.integer(self._key("expert_used_count"), least=1, most=experts)
         width = metadata.optional_integer(self._key("expert_feed_forward_length"), least=1, most=_MOST_WIDTH)
         if width is None:
-            width = metadata.per_layer(self._key("feed_forward_length"), layers, least=1, most=_MOST_WIDTH)[0]
-        if metadata.optional_integer(self._key("expert_shared_feed_forward_length")):
-            raise UnsupportedModel(
-                metadata.path, f"a shared expert in {self._family.architecture}", ("routed experts only",)
-            )
+            width = self._widths(layers)[0]
+            if self._family.shared_expert:
+                # As llama.cpp has it: where only the shared expert's width is known, the chosen share it.
+                width = max(1, width // used)
         scale = metadata.optional_number(self._key("expert_weights_scale"), least=0.0)
         return MixtureOfExperts(
             experts=experts,
@@ -202,7 +240,26 @@ class _Reader:
             normalise_weights=self._family.normalise_weights,
             weights_scale=scale or 1.0,
             activation=self._family.activation,
+            bias=self._family.biases,
+            shared_width=self._shared_width(layers),
         )
+
+    def _widths(self, layers: int) -> tuple[int, ...]:
+        key = self._key("feed_forward_length")
+        return self._metadata.per_layer(key, layers, least=1, most=_MOST_WIDTH)
+
+    def _shared_width(self, layers: int) -> int:
+        key = self._key("expert_shared_feed_forward_length")
+        width = self._metadata.optional_integer(key, most=_MOST_WIDTH) or 0
+        if self._family.shared_expert:
+            return width or self._widths(layers)[0]
+        if width:
+            raise UnsupportedModel(
+                self._metadata.path,
+                f"a shared expert in {self._family.architecture}",
+                tuple(family.architecture for family in FAMILIES.values() if family.shared_expert),
+            )
+        return 0
 
     def _gating(self) -> GatingFunction:
         number = self._metadata.optional_integer(self._key("expert_gating_func"))

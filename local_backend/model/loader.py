@@ -14,6 +14,7 @@ from local_backend.errors import BadModelFile, UnsupportedModel
 from local_backend.gguf.dequantize import SUPPORTED_TYPES
 from local_backend.gguf.metadata import Metadata
 from local_backend.gguf.shards import TensorArchive, open_archive
+from local_backend.model.families import Family
 from local_backend.model.hyperparameters import family_of, read_specification
 from local_backend.model.specification import ModelSpecification
 from local_backend.model.tensor_names import is_ignorable, is_separate_expert, place_of, tensor_name
@@ -85,11 +86,11 @@ def open_model(path: Path) -> ModelFile:
 def check_model(archive: TensorArchive) -> ModelFile:
     """Hold the files of a model against each other; what :func:`open_model` does once they are open."""
     # The family first: of an unknown one, nothing else is worth telling.
-    family_of(archive.metadata)
+    family = family_of(archive.metadata)
     vocabulary = read_vocabulary(archive.metadata)
     specification = read_specification(archive.metadata, archive.tensors, vocabulary.size)
     _refuse_block_types(archive)
-    weights = _weights(archive, specification)
+    weights = _weights(archive, specification, family)
     return ModelFile(archive, specification, weights, vocabulary)
 
 
@@ -108,11 +109,11 @@ def _refuse_block_types(archive: TensorArchive) -> None:
         )
 
 
-def _weights(archive: TensorArchive, specification: ModelSpecification) -> ModelWeights:
+def _weights(archive: TensorArchive, specification: ModelSpecification, family: Family) -> ModelWeights:
     used: set[str] = set()
-    shared = _group(archive, shared_shapes(specification), None, used)
+    shared = _group(archive, family, shared_shapes(specification), None, used)
     layers = tuple(
-        _group(archive, layer_shapes(layer, specification.hidden_size), index, used)
+        _group(archive, family, layer_shapes(layer, specification.hidden_size), index, used)
         for index, layer in enumerate(specification.layers)
     )
     _refuse_unused(archive, used, len(specification.layers))
@@ -120,12 +121,12 @@ def _weights(archive: TensorArchive, specification: ModelSpecification) -> Model
 
 
 def _group(
-    archive: TensorArchive, shapes: Shapes, layer: int | None, used: set[str]
+    archive: TensorArchive, family: Family, shapes: Shapes, layer: int | None, used: set[str]
 ) -> Mapping[TensorRole, Weight]:
     """Find the tensors of one layer, or of the whole model, and hold their shapes against the expected."""
     weights: dict[TensorRole, Weight] = {}
     for role, expected in shapes.items():
-        name = tensor_name(role, layer)
+        name = tensor_name(family.named_as.get(role, role), layer)
         tensor = archive.tensors.get(name)
         if tensor is None:
             if role in OPTIONAL_SHARED:

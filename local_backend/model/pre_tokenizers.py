@@ -19,6 +19,13 @@ _QWEN35 = (
     _ANY_CASE
     + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+# GPT-4o (o200k): words end at a change from lower to upper case, and keep their contraction.
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_GPT4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ANY_CASE}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ANY_CASE}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _DEFAULT = (
     r"[\p{P}\$\+<=>\^~\|]+",
     _CONTRACTIONS + r"| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
@@ -54,5 +61,6 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "qwen2": PreTokenizer((_QWEN2,)),
     "deepseek-r1-qwen": PreTokenizer((_QWEN2,)),
     "qwen35": PreTokenizer((_QWEN35,)),
+    "gpt-4o": PreTokenizer((_GPT4O,)),
 }
 """Known names. The empty name and an absent key mean ``default``."""

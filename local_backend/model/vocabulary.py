@@ -59,6 +59,11 @@ _END_TEXTS = frozenset(
     }
 )
 
+# The marks of OpenAI's harmony format (gpt-oss). An answer there has several messages: <|end|> ends one of
+# them and not the answer, and without its marks nobody could tell the messages apart.
+_HARMONY_ENDS = frozenset({"<|return|>", "<|call|>"})
+_HARMONY_SHOWN = frozenset({"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"})
+
 
 class TokenizerModel(StrEnum):
     """How text becomes tokens: byte-level BPE by merges, SentencePiece by scores, or not at all."""
@@ -131,9 +136,11 @@ def read_vocabulary(metadata: Metadata) -> Vocabulary:
     )
     ends = {eos, _special(metadata, "eot", len(tokens)), _special(metadata, "eom", len(tokens))}
     ends |= {ids[text] for text in _END_TEXTS if text in ids}
+    shown = {ids[text] for text in _HARMONY_SHOWN if text in ids} if ids.keys() >= _HARMONY_ENDS else set()
     sentence_piece = model is TokenizerModel.SENTENCE_PIECE
-    end_tokens = frozenset(token for token in ends if token is not None)
+    end_tokens = frozenset(token for token in ends - shown if token is not None)
     kinds[list(end_tokens)] = TokenKind.CONTROL
+    kinds[list(shown)] = TokenKind.USER_DEFINED
     return Vocabulary(
         model=model,
         pre=pre,

@@ -25,7 +25,12 @@ EXPERTS = 4
 EXPERTS_USED = 2
 EXPERT_WIDTH = 64
 CONTEXT = 256
-ARCHITECTURES = ("llama", "llama-moe", "qwen3", "qwen3moe")
+WINDOW = 5
+ARCHITECTURES = ("llama", "llama-moe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gpt-oss", "gemma3")
+_WITH_EXPERTS = frozenset({"llama-moe", "qwen2moe", "qwen3moe", "gpt-oss"})
+_PLAIN_HEADS = frozenset({"llama", "qwen2", "qwen2moe"})
+_QK_NORMED = frozenset({"qwen3", "qwen3moe", "gemma3"})
+_BIASED = frozenset({"qwen2", "qwen2moe", "gpt-oss"})
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -88,49 +93,88 @@ def tiny_model(
     tied: bool = True,
 ) -> TinyModel:
     """Make the parts of a model. ``llama-moe`` is architecture ``llama`` with experts, as mixtral is."""
-    rng = np.random.default_rng(seed)
     name = architecture.removesuffix("-moe")
-    has_experts = architecture.endswith("moe")
-    head_dimension = HIDDEN // HEADS if name == "llama" else 2 * HIDDEN // HEADS
-    metadata = _hyperparameters(name, has_experts, head_dimension) | byte_level_vocabulary(
-        "smollm" if name == "llama" else "qwen2"
-    )
+    head_dimension = HIDDEN // HEADS if name in _PLAIN_HEADS else 2 * HIDDEN // HEADS
+    metadata = _hyperparameters(name, architecture in _WITH_EXPERTS, head_dimension)
+    metadata |= byte_level_vocabulary({"llama": "smollm", "gpt-oss": "gpt-4o"}.get(name, "qwen2"))
+    parts = _Parts(TinyModel(metadata), block_type, np.random.default_rng(seed))
     vocabulary = len(metadata["tokenizer.ggml.tokens"])
-    model = TinyModel(metadata)
-
-    def matrix(tensor_name: str, *shape: int, kind: GGMLType = block_type) -> None:
-        values = rng.standard_normal(shape) / np.sqrt(shape[-1])
-        model.tensors.append(Tensor(tensor_name, kind, shape, quantize(kind, values)))
-
-    def norm(tensor_name: str, size: int) -> None:
-        values = 1.0 + 0.1 * rng.standard_normal(size)
-        model.tensors.append(Tensor(tensor_name, GGMLType.F32, (size,), quantize(GGMLType.F32, values)))
-
-    matrix("token_embd.weight", vocabulary, HIDDEN)
-    norm("output_norm.weight", HIDDEN)
+    parts.matrix("token_embd.weight", vocabulary, HIDDEN)
+    parts.norm("output_norm.weight", HIDDEN)
     if not tied:
-        matrix("output.weight", vocabulary, HIDDEN)
+        parts.matrix("output.weight", vocabulary, HIDDEN)
     for layer in range(LAYERS):
-        prefix = f"blk.{layer}."
-        norm(prefix + "attn_norm.weight", HIDDEN)
-        matrix(prefix + "attn_q.weight", HEADS * head_dimension, HIDDEN)
-        matrix(prefix + "attn_k.weight", KV_HEADS * head_dimension, HIDDEN)
-        matrix(prefix + "attn_v.weight", KV_HEADS * head_dimension, HIDDEN)
-        matrix(prefix + "attn_output.weight", HIDDEN, HEADS * head_dimension)
-        if name != "llama":
-            norm(prefix + "attn_q_norm.weight", head_dimension)
-            norm(prefix + "attn_k_norm.weight", head_dimension)
-        norm(prefix + "ffn_norm.weight", HIDDEN)
-        if has_experts:
-            matrix(prefix + "ffn_gate_inp.weight", EXPERTS, HIDDEN, kind=GGMLType.F32)
-            matrix(prefix + "ffn_gate_exps.weight", EXPERTS, EXPERT_WIDTH, HIDDEN)
-            matrix(prefix + "ffn_up_exps.weight", EXPERTS, EXPERT_WIDTH, HIDDEN)
-            matrix(prefix + "ffn_down_exps.weight", EXPERTS, HIDDEN, EXPERT_WIDTH)
+        _add_attention(parts, name, f"blk.{layer}.", head_dimension)
+        if architecture in _WITH_EXPERTS:
+            _add_experts(parts, name, f"blk.{layer}.")
         else:
-            matrix(prefix + "ffn_gate.weight", WIDTH, HIDDEN)
-            matrix(prefix + "ffn_up.weight", WIDTH, HIDDEN)
-            matrix(prefix + "ffn_down.weight", HIDDEN, WIDTH)
-    return model
+            _add_feed_forward(parts, f"blk.{layer}.ffn_{{}}.weight", WIDTH)
+    return parts.model
+
+
+class _Parts:
+    """Adds tensors of random values to a model."""
+
+    def __init__(self, model: TinyModel, block_type: GGMLType, rng: np.random.Generator) -> None:
+        self.model = model
+        self._block_type = block_type
+        self._rng = rng
+
+    def matrix(self, name: str, *shape: int, kind: GGMLType | None = None) -> None:
+        values = self._rng.standard_normal(shape) / np.sqrt(shape[-1])
+        kind = self._block_type if kind is None else kind
+        self.model.tensors.append(Tensor(name, kind, shape, quantize(kind, values)))
+
+    def norm(self, name: str, size: int) -> None:
+        self._vector(name, 1.0 + 0.1 * self._rng.standard_normal(size))
+
+    def bias(self, name: str, *shape: int) -> None:
+        self._vector(name, 0.3 * self._rng.standard_normal(shape))
+
+    def _vector(self, name: str, values: Any) -> None:
+        self.model.tensors.append(Tensor(name, GGMLType.F32, values.shape, quantize(GGMLType.F32, values)))
+
+
+def _add_attention(parts: _Parts, name: str, prefix: str, head_dimension: int) -> None:
+    queries, keys = HEADS * head_dimension, KV_HEADS * head_dimension
+    parts.norm(prefix + "attn_norm.weight", HIDDEN)
+    for projection, rows in (("attn_q", queries), ("attn_k", keys), ("attn_v", keys)):
+        parts.matrix(f"{prefix}{projection}.weight", rows, HIDDEN)
+        if name in _BIASED:
+            parts.bias(f"{prefix}{projection}.bias", rows)
+    parts.matrix(prefix + "attn_output.weight", HIDDEN, queries)
+    if name in _QK_NORMED:
+        parts.norm(prefix + "attn_q_norm.weight", head_dimension)
+        parts.norm(prefix + "attn_k_norm.weight", head_dimension)
+    if name == "gpt-oss":
+        parts.bias(prefix + "attn_output.bias", HIDDEN)
+        parts.bias(prefix + "attn_sinks.weight", HEADS)
+    # gpt-oss names the norm before its experts as gemma3 names the one after attention.
+    parts.norm(prefix + ("post_attention_norm" if name == "gpt-oss" else "ffn_norm") + ".weight", HIDDEN)
+    if name == "gemma3":
+        parts.norm(prefix + "post_attention_norm.weight", HIDDEN)
+        parts.norm(prefix + "post_ffw_norm.weight", HIDDEN)
+
+
+def _add_feed_forward(parts: _Parts, names: str, width: int) -> None:
+    parts.matrix(names.format("gate"), width, HIDDEN)
+    parts.matrix(names.format("up"), width, HIDDEN)
+    parts.matrix(names.format("down"), HIDDEN, width)
+
+
+def _add_experts(parts: _Parts, name: str, prefix: str) -> None:
+    parts.matrix(prefix + "ffn_gate_inp.weight", EXPERTS, HIDDEN, kind=GGMLType.F32)
+    parts.matrix(prefix + "ffn_gate_exps.weight", EXPERTS, EXPERT_WIDTH, HIDDEN)
+    parts.matrix(prefix + "ffn_up_exps.weight", EXPERTS, EXPERT_WIDTH, HIDDEN)
+    parts.matrix(prefix + "ffn_down_exps.weight", EXPERTS, HIDDEN, EXPERT_WIDTH)
+    if name == "gpt-oss":
+        parts.bias(prefix + "ffn_gate_inp.bias", EXPERTS)
+        parts.bias(prefix + "ffn_gate_exps.bias", EXPERTS, EXPERT_WIDTH)
+        parts.bias(prefix + "ffn_up_exps.bias", EXPERTS, EXPERT_WIDTH)
+        parts.bias(prefix + "ffn_down_exps.bias", EXPERTS, HIDDEN)
+    if name == "qwen2moe":
+        parts.matrix(prefix + "ffn_gate_inp_shexp.weight", HIDDEN, kind=GGMLType.F32)
+        _add_feed_forward(parts, prefix + "ffn_{}_shexp.weight", WIDTH)
 
 
 def _hyperparameters(name: str, has_experts: bool, head_dimension: int) -> dict[str, Any]:
@@ -154,6 +198,19 @@ def _hyperparameters(name: str, has_experts: bool, head_dimension: int) -> dict[
         metadata[f"{name}.expert_used_count"] = EXPERTS_USED
         if name != "llama":
             metadata[f"{name}.expert_feed_forward_length"] = EXPERT_WIDTH
+    if name == "qwen2moe":
+        metadata[f"{name}.expert_shared_feed_forward_length"] = WIDTH
+    if name in {"gpt-oss", "gemma3"}:
+        metadata[f"{name}.attention.sliding_window"] = WINDOW
+    if name == "gpt-oss":
+        metadata |= {
+            f"{name}.rope.scaling.type": "yarn",
+            f"{name}.rope.scaling.factor": 32.0,
+            f"{name}.rope.scaling.original_context_length": 64,
+        }
+    if name == "gemma3":
+        metadata[f"{name}.rope.freq_base"] = 1_000_000.0
+        metadata[f"{name}.attention.sliding_window_pattern"] = 2
     return metadata
 
 

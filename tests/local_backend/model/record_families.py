@@ -22,6 +22,8 @@ from tests.local_backend.oracle.record_greedy import free_port, post, wait_until
 DATA = Path(__file__).parent / "data"
 PROMPTS = ([5, 9, 33, 80, 120, 200], [3, 270, 100, 100, 7, 61, 18, 240, 150, 2, 1, 99])
 COUNT = 12
+PARTS_OF_CHARACTERS = range(3 + 0x80, 3 + 0x100)
+"""Bytes that are no character alone: ruled out, since the server tells no log-probabilities of those."""
 
 
 def record(server: str, model: Path) -> list[dict[str, Any]]:
@@ -51,7 +53,7 @@ def record(server: str, model: Path) -> list[dict[str, Any]]:
 
 
 def continuation(base: str, prompt: list[int]) -> dict[str, Any]:
-    """Continue one prompt greedily; tokens that end an answer are ruled out."""
+    """Continue one prompt greedily; tokens that end an answer or are no character are ruled out."""
     body = {
         "prompt": prompt,
         "n_predict": COUNT,
@@ -60,9 +62,13 @@ def continuation(base: str, prompt: list[int]) -> dict[str, Any]:
         "cache_prompt": False,
         "return_tokens": True,
         "ignore_eos": True,
+        "n_probs": 1,
+        "logit_bias": [[token, False] for token in PARTS_OF_CHARACTERS],
     }
     answer = post(base, "/completion", body)
-    return {"prompt": prompt, "greedy": answer["tokens"]}
+    steps = answer["completion_probabilities"]
+    logprobs = [round(step["logprob"], 5) for step in steps]
+    return {"prompt": prompt, "greedy": answer["tokens"], "logprobs": logprobs}
 
 
 def main() -> None:

@@ -122,6 +122,57 @@ def test_a_dense_family_with_experts_is_refused() -> None:
         specification("qwen3", expert_count=4)
 
 
+def test_a_shared_expert_may_leave_out_its_width_and_that_of_the_others() -> None:
+    feed_forward = (
+        specification("qwen2moe", expert_feed_forward_length=None, expert_shared_feed_forward_length=None)
+        .layers[0]
+        .feed_forward
+    )
+
+    assert isinstance(feed_forward, MixtureOfExperts)
+    assert (feed_forward.width, feed_forward.shared_width) == (96 // 2, 96)
+    assert not feed_forward.normalise_weights
+
+
+def windows(architecture: str, **changes: Any) -> list[int | None]:
+    layers = specification(architecture, block_count=7, **changes).layers
+    return [layer.attention.sliding_window for layer in layers]
+
+
+def test_windows_follow_the_pattern_of_the_family_or_of_the_file() -> None:
+    pattern: dict[str, Any] = {"attention__sliding_window_pattern": None}
+
+    assert windows("gemma3", **pattern) == [5, 5, 5, 5, 5, None, 5]
+    assert windows("gpt-oss") == [5, None, 5, None, 5, None, 5]
+    assert windows("gemma3", attention__sliding_window_pattern=3) == [5, 5, None, 5, 5, None, 5]
+    assert windows("gemma3", attention__sliding_window_pattern=(True,) + 6 * (False,)) == [5] + 6 * [None]
+    assert windows("gemma3", attention__sliding_window=None) == [None] * 7
+    with pytest.raises(BadModelFile, match=r"sliding_window: is missing or zero; gpt-oss has a window"):
+        windows("gpt-oss", attention__sliding_window=None)
+    with pytest.raises(BadModelFile, match=r"sliding_window_pattern: has 2 entries"):
+        windows("gpt-oss", attention__sliding_window_pattern=(True, False))
+
+
+def test_layers_with_a_window_may_rotate_by_a_base_of_their_own() -> None:
+    window, full = specification("gemma3", rope__scaling__factor=8.0).layers
+    assert (window.attention.rope.theta, window.attention.rope.scaling_factor) == (10_000.0, 1.0)
+    assert (full.attention.rope.theta, full.attention.rope.scaling_factor) == (1_000_000.0, 8.0)
+
+    window, full = specification("gpt-oss", rope__freq_base_swa=500.0).layers
+    assert (window.attention.rope.theta, window.attention.rope.scaling_factor) == (500.0, 32.0)
+    assert (full.attention.rope.theta, full.attention.rope.scaling_factor) == (10_000.0, 32.0)
+
+
+def test_the_largest_gemma3_scales_attention_by_its_width() -> None:
+    small, large = specification("gemma3"), specification("gemma3", block_count=62)
+
+    assert small.layers[0].attention.scale == pytest.approx(32**-0.5)
+    assert large.layers[0].attention.scale == pytest.approx((64 // 4) ** -0.5)
+    assert small.embedding_scale == 8.0
+    assert small.final_logit_cap is None
+    assert specification("gemma3", final_logit_softcapping=30.0).final_logit_cap == 30.0
+
+
 def test_names_and_roles_are_inverse() -> None:
     model = specification("qwen3moe")
 

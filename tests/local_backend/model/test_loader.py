@@ -243,7 +243,7 @@ BAD: dict[str, tuple[Callable[[TinyModel], None], str]] = {
 UNSUPPORTED: dict[str, tuple[Callable[[TinyModel], None], str]] = {
     "unknown architecture": (
         change_key("general.architecture", "mamba9"),
-        "architecture 'mamba9' is not supported; supported: llama, qwen3, qwen3moe",
+        "architecture 'mamba9' is not supported; supported: llama, qwen2, .*, gpt-oss, gemma3",
     ),
     "unknown tokenizer": (change_key(T + "model", "rwkv"), "tokenizer 'rwkv'.*gpt2, llama"),
     "unknown pre-tokenizer": (change_key(T + "pre", "klingon"), "pre-tokenizer 'klingon'"),

@@ -151,6 +151,24 @@ def test_lone_surrogates_become_the_replacement_character(tmp_path: Path) -> Non
     assert tokenizer.decode(tokenizer.encode("a\ud800b")) == "a\ufffdb"
 
 
+def test_a_message_of_harmony_ends_without_ending_the_answer(tmp_path: Path) -> None:
+    marks = ["<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"]
+    metadata = byte_level("gpt-4o")
+    metadata["tokenizer.ggml.tokens"] = [*metadata["tokenizer.ggml.tokens"], *marks]
+    metadata["tokenizer.ggml.token_type"] = [*metadata["tokenizer.ggml.token_type"], *[3] * len(marks)]
+    metadata["tokenizer.ggml.eos_token_id"] = len(metadata["tokenizer.ggml.tokens"]) - len(marks)
+    tokenizer = tiny(tmp_path, metadata)
+    text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b"
+
+    tokens = tokenizer.encode(text + "<|return|>")
+
+    assert {tokenizer.vocabulary.tokens[token] for token in tokenizer.end_tokens} == {
+        "<|return|>",
+        "<|call|>",
+    }
+    assert tokenizer.decode(tokens) == text
+
+
 @pytest.mark.model
 def test_tokens_that_end_an_answer_of_the_default_model() -> None:
     vocabulary = smollm2().vocabulary

@@ -20,7 +20,7 @@ TEXT = (
     "the the the train trains training trained  in in in ing ing 111 222 333 ---- ==== ____ #### ```py\n"
 )
 WHOLE_WORD = "Ġroundhouse"
-PRE_TOKENIZERS = ("default", "gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35")
+PRE_TOKENIZERS = ("default", "gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "gpt-4o")
 
 
 def learn(pieces: list[str], count: int) -> list[tuple[str, str]]:
