@@ -7,18 +7,15 @@ float32. Source: ggml's public block layouts. Knows no file, no tensor names and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from local_backend.errors import UnsupportedModel
+from local_backend.gguf import codebook_blocks
+from local_backend.gguf.block_fields import Bytes, Floats, bits, crumbs, half, nibble_pairs, nibbles
 from local_backend.gguf.format import GGMLType
 
 __all__ = ["SUPPORTED_TYPES", "dequantize"]
-
-Bytes: TypeAlias = NDArray[np.uint8]
-Floats: TypeAlias = NDArray[np.float32]
 
 # Levels of the non-linear 4-bit types and of e2m1 (OCP Microscaling specification), the latter doubled.
 _IQ4_LEVELS = np.array(
@@ -40,21 +37,6 @@ def dequantize(kind: GGMLType, data: Bytes, shape: tuple[int, ...]) -> Floats:
     return function(blocks).reshape(shape)
 
 
-def _half(blocks: Bytes, start: int) -> Floats:
-    """Float16 at byte ``start`` of each block → [N, 1]."""
-    return np.ascontiguousarray(blocks[:, start : start + 2]).view("<f2").astype(np.float32)
-
-
-def _nibbles(packed: Bytes) -> Bytes:
-    """[..., B] bytes → [..., 2B]: all low halves, then all high halves."""
-    return np.concatenate([packed & 15, packed >> 4], axis=-1)
-
-
-def _bits(packed: Bytes) -> Bytes:
-    """[N, B] bytes → [N, 8B] bits, lowest first."""
-    return np.unpackbits(packed, axis=1, bitorder="little")
-
-
 def _f32(blocks: Bytes) -> Floats:
     return np.ascontiguousarray(blocks).view("<f4").astype(np.float32)
 
@@ -70,44 +52,37 @@ def _bf16(blocks: Bytes) -> Floats:
 
 def _q8_0(blocks: Bytes) -> Floats:
     """Scale; 32 int8."""
-    return _half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8).astype(np.float32)
+    return half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8).astype(np.float32)
 
 
 def _q4_0(blocks: Bytes) -> Floats:
     """Scale; 32 nibbles around 8."""
-    return _half(blocks, 0) * (_nibbles(blocks[:, 2:]).astype(np.float32) - 8)
+    return half(blocks, 0) * (nibbles(blocks[:, 2:]).astype(np.float32) - 8)
 
 
 def _q4_1(blocks: Bytes) -> Floats:
     """Scale, minimum; 32 nibbles."""
-    return _half(blocks, 0) * _nibbles(blocks[:, 4:]).astype(np.float32) + _half(blocks, 2)
+    return half(blocks, 0) * nibbles(blocks[:, 4:]).astype(np.float32) + half(blocks, 2)
 
 
 def _q5_0(blocks: Bytes) -> Floats:
     """Scale; 32 fifth bits; 32 nibbles; around 16."""
-    levels = _nibbles(blocks[:, 6:]) | _bits(blocks[:, 2:6]) << 4
-    return _half(blocks, 0) * (levels.astype(np.float32) - 16)
+    levels = nibbles(blocks[:, 6:]) | bits(blocks[:, 2:6]) << 4
+    return half(blocks, 0) * (levels.astype(np.float32) - 16)
 
 
 def _q5_1(blocks: Bytes) -> Floats:
     """Scale, minimum; 32 fifth bits; 32 nibbles."""
-    levels = _nibbles(blocks[:, 8:]) | _bits(blocks[:, 4:8]) << 4
-    return _half(blocks, 0) * levels.astype(np.float32) + _half(blocks, 2)
-
-
-def _crumbs(packed: Bytes) -> Bytes:
-    """2-bit levels: [N, 64] → [N, 256]; each half of 32 bytes gives four planes of 32."""
-    halves = packed.reshape(-1, 2, 1, 32)
-    shifts = np.array([0, 2, 4, 6], dtype=np.uint8).reshape(1, 1, 4, 1)
-    return (halves >> shifts & np.uint8(3)).reshape(-1, 256)
+    levels = nibbles(blocks[:, 8:]) | bits(blocks[:, 4:8]) << 4
+    return half(blocks, 0) * levels.astype(np.float32) + half(blocks, 2)
 
 
 def _q2_k(blocks: Bytes) -> Floats:
     """16 bytes of 4-bit scale and 4-bit minimum; 64 bytes of 2-bit levels; scale of scales, of minima."""
     count = len(blocks)
-    scales = _half(blocks, 80) * (blocks[:, :16] & 15)  # [N, 16]
-    minima = _half(blocks, 82) * (blocks[:, :16] >> 4)  # [N, 16]
-    levels = _crumbs(blocks[:, 16:80]).reshape(count, 16, 16)
+    scales = half(blocks, 80) * (blocks[:, :16] & 15)  # [N, 16]
+    minima = half(blocks, 82) * (blocks[:, :16] >> 4)  # [N, 16]
+    levels = crumbs(blocks[:, 16:80]).reshape(count, 16, 16)
     return (scales[:, :, None] * levels - minima[:, :, None]).astype(np.float32)
 
 
@@ -115,12 +90,12 @@ def _q3_k(blocks: Bytes) -> Floats:
     """32 bytes of third bits; 64 bytes of 2-bit levels; 16 six-bit scales around 32; scale of scales."""
     count = len(blocks)
     third = blocks[:, None, :32] >> np.arange(8, dtype=np.uint8).reshape(1, 8, 1) & 1  # [N, 8, 32]
-    levels = _crumbs(blocks[:, 32:96]).astype(np.int16) - 4 * (1 - third.reshape(count, 256).astype(np.int16))
-    low = _nibbles(blocks[:, 96:104])  # [N, 16]
+    levels = crumbs(blocks[:, 32:96]).astype(np.int16) - 4 * (1 - third.reshape(count, 256).astype(np.int16))
+    low = nibbles(blocks[:, 96:104])  # [N, 16]
     high = (blocks[:, None, 104:108] >> np.array([0, 2, 4, 6], dtype=np.uint8).reshape(1, 4, 1) & 3).reshape(
         count, 16
     )
-    scales = _half(blocks, 108) * ((low | high << 4).astype(np.float32) - 32)  # [N, 16]
+    scales = half(blocks, 108) * ((low | high << 4).astype(np.float32) - 32)  # [N, 16]
     return (scales[:, :, None] * levels.reshape(count, 16, 16)).astype(np.float32)
 
 
@@ -135,15 +110,13 @@ def _scales_and_minima(packed: Bytes) -> tuple[Bytes, Bytes]:
 def _with_minima(blocks: Bytes, levels: Bytes) -> Floats:
     """Apply scale, minimum and six-bit factors of Q4_K and Q5_K to levels [N, 8, 32]."""
     scales, minima = _scales_and_minima(blocks[:, 4:16])
-    values: Floats = (_half(blocks, 0) * scales)[:, :, None] * levels - (_half(blocks, 2) * minima)[
-        :, :, None
-    ]
+    values: Floats = (half(blocks, 0) * scales)[:, :, None] * levels - (half(blocks, 2) * minima)[:, :, None]
     return values.astype(np.float32)
 
 
 def _q4_k(blocks: Bytes) -> Floats:
     """Scale, scale of minima; 12 bytes of six-bit factors; per 64 elements 32 bytes of nibbles."""
-    return _with_minima(blocks, _nibbles(blocks[:, 16:].reshape(-1, 4, 32)).reshape(-1, 8, 32))
+    return _with_minima(blocks, nibbles(blocks[:, 16:].reshape(-1, 4, 32)).reshape(-1, 8, 32))
 
 
 def _q5_k(blocks: Bytes) -> Floats:
@@ -151,31 +124,31 @@ def _q5_k(blocks: Bytes) -> Floats:
     fifth = blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8).reshape(1, 8, 1) & np.uint8(
         1
     )  # [N, 8, 32]
-    levels = _nibbles(blocks[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32) | fifth << np.uint8(4)
+    levels = nibbles(blocks[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32) | fifth << np.uint8(4)
     return _with_minima(blocks, levels)
 
 
 def _q6_k(blocks: Bytes) -> Floats:
     """128 bytes of low nibbles; 64 of upper bit pairs; 16 int8 scales; scale of scales; around 32."""
     count = len(blocks)
-    low = _nibbles(blocks[:, :128].reshape(-1, 2, 64)).reshape(count, 256)
-    levels = (low | _crumbs(blocks[:, 128:192]) << 4).astype(np.float32) - 32
-    scales = _half(blocks, 208) * np.ascontiguousarray(blocks[:, 192:208]).view(np.int8)  # [N, 16]
+    low = nibbles(blocks[:, :128].reshape(-1, 2, 64)).reshape(count, 256)
+    levels = (low | crumbs(blocks[:, 128:192]) << 4).astype(np.float32) - 32
+    scales = half(blocks, 208) * np.ascontiguousarray(blocks[:, 192:208]).view(np.int8)  # [N, 16]
     return (scales[:, :, None] * levels.reshape(count, 16, 16)).astype(np.float32)
 
 
 def _iq4_nl(blocks: Bytes) -> Floats:
     """Scale; 32 nibbles that index unevenly spaced levels."""
-    return _half(blocks, 0) * _IQ4_LEVELS[_nibbles(blocks[:, 2:])]
+    return half(blocks, 0) * _IQ4_LEVELS[nibbles(blocks[:, 2:])]
 
 
 def _iq4_xs(blocks: Bytes) -> Floats:
     """Scale; 8 six-bit factors around 32 (upper bit pairs, then nibbles); 8 times 16 bytes of nibbles."""
     upper = np.ascontiguousarray(blocks[:, 2:4]).view("<u2")  # [N, 1]
     high = upper >> np.arange(0, 16, 2, dtype=np.uint16) & 3  # [N, 8]
-    low = np.stack([blocks[:, 4:8] & 15, blocks[:, 4:8] >> 4], axis=2).reshape(-1, 8)
-    scales = _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)  # [N, 8]
-    levels = _IQ4_LEVELS[_nibbles(blocks[:, 8:].reshape(-1, 8, 16))]  # [N, 8, 32]
+    low = nibble_pairs(blocks[:, 4:8])  # [N, 8]
+    scales = half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)  # [N, 8]
+    levels = _IQ4_LEVELS[nibbles(blocks[:, 8:].reshape(-1, 8, 16))]  # [N, 8, 32]
     values: Floats = scales[:, :, None] * levels
     return values
 
@@ -184,7 +157,7 @@ def _mxfp4(blocks: Bytes) -> Floats:
     """Power of two (E8M0, bias 127); 32 nibbles of e2m1."""
     # Levels are doubled, so the power is halved. E8M0's 255 is NaN in the format; ggml reads it as 2^128.
     scale = np.ldexp(np.float32(1), blocks[:, :1].astype(np.int32) - 128)
-    return scale * _E2M1_LEVELS_DOUBLED[_nibbles(blocks[:, 1:])]
+    return scale * _E2M1_LEVELS_DOUBLED[nibbles(blocks[:, 1:])]
 
 
 _FUNCTIONS: dict[GGMLType, Callable[[Bytes], Floats]] = {
@@ -201,6 +174,11 @@ _FUNCTIONS: dict[GGMLType, Callable[[Bytes], Floats]] = {
     GGMLType.Q4_K: _q4_k,
     GGMLType.Q5_K: _q5_k,
     GGMLType.Q6_K: _q6_k,
+    GGMLType.IQ2_XXS: codebook_blocks.iq2_xxs,
+    GGMLType.IQ2_XS: codebook_blocks.iq2_xs,
+    GGMLType.IQ2_S: codebook_blocks.iq2_s,
+    GGMLType.IQ3_XXS: codebook_blocks.iq3_xxs,
+    GGMLType.IQ3_S: codebook_blocks.iq3_s,
     GGMLType.IQ4_NL: _iq4_nl,
     GGMLType.IQ4_XS: _iq4_xs,
     GGMLType.MXFP4: _mxfp4,

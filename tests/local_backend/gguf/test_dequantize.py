@@ -8,8 +8,10 @@ import pytest
 from gguf import quants
 
 from local_backend.errors import UnsupportedModel
+from local_backend.gguf.codebook_blocks import codebook, even_signs
 from local_backend.gguf.dequantize import SUPPORTED_TYPES, dequantize
 from local_backend.gguf.format import GGMLType
+from tests.local_backend.gguf.record_codebooks import codebooks
 
 
 def random_blocks(kind: GGMLType, count: int, seed: int) -> np.ndarray:
@@ -41,3 +43,12 @@ def test_the_shape_is_that_of_the_tensor() -> None:
     blocks = random_blocks(GGMLType.Q8_0, 12, seed=1)
 
     assert dequantize(GGMLType.Q8_0, blocks.reshape(-1), (2, 3, 64)).shape == (2, 3, 64)
+
+
+def test_the_codebooks_are_those_of_the_other_implementation() -> None:
+    for name, book in codebooks().items():
+        np.testing.assert_array_equal(codebook(name), book)
+
+
+def test_the_eighth_sign_makes_their_number_even() -> None:
+    assert even_signs(np.arange(128)).tobytes() == quants.IQ2_XXS.ksigns

@@ -11,7 +11,7 @@ from local_backend.errors import BadModelFile
 from local_backend.gguf.format import GGMLType
 from local_backend.model.default_model import resolve_model
 from local_backend.model.inspection import inspect_model
-from tests.local_backend.tiny_gguf import tiny_model, write_shards, write_tiny_model
+from tests.local_backend.tiny_gguf import Tensor, tiny_model, write_shards, write_tiny_model
 
 
 def test_a_mixture_is_told_in_numbers(tmp_path: Path) -> None:
@@ -50,6 +50,19 @@ def test_everything_unsupported_is_listed_at_once(tmp_path: Path) -> None:
     assert found.layers is None
     assert "no: architecture 'falcon'" in found.to_text()
     assert "none in the file" in found.to_text()
+
+
+def test_block_types_that_cannot_be_read_are_named_with_their_tensors(tmp_path: Path) -> None:
+    model = tiny_model("gpt-oss", block_type=GGMLType.Q8_0)
+    for name in ("blk.0.ffn_up_exps.weight", "blk.1.ffn_up_exps.weight"):
+        index = model.index(name)
+        shape = (4, 16, 256)  # as many elements in rows that the type allows
+        model.tensors[index] = Tensor(name, GGMLType.IQ1_S, shape, bytes(4 * 16 * 50))
+
+    found = inspect_model(model.write(tmp_path / "m.gguf"))
+
+    assert found.unsupported == ("block type IQ1_S of 2 tensors (blk.0.ffn_up_exps.weight …)",)
+    assert "IQ1_S" in {use.type for use in found.tensor_types}
 
 
 def test_a_damaged_file_is_refused_all_the_same(tmp_path: Path) -> None:
