@@ -6,8 +6,10 @@ every problem it can still see. Knows no YAML and no files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,7 +22,10 @@ __all__ = ["ENTRYPOINT_NAMES", "JUDGED_ENTRYPOINT", "Blocks", "check", "entrypoi
 ENTRYPOINT_NAMES: Final = ("auto", "chat", "code", "build", "long")
 JUDGED_ENTRYPOINT: Final = "auto"
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - recognised, never bound
+# What a machine calls itself, and what a container calls the machine that it runs on.
+_OWN_NAMES: Final = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "host.docker.internal"})
+# Short forms that resolvers take for an address of IPv4, and the library does not.
+_SHORT_LOOPBACK: Final = re.compile(r"127(?:\.\d+){1,2}|0")
 _CREDENTIAL_HEADERS: Final = ("authorization", "key", "token", "secret", "cookie")
 
 
@@ -49,12 +54,24 @@ def check(blocks: Blocks, problems: ProblemList) -> None:
 
 def is_local(provider: ProviderSpec) -> bool:
     """Whether the provider runs on this machine: as it says, else by its kind and address."""
-    if provider.local is not None:
-        return provider.local
     if provider.kind is ProviderKind.ENGINE:
         return True
+    if provider.local is not None:
+        return provider.local
     host = urlsplit(provider.base_url).hostname if provider.base_url else None
-    return host in _LOOPBACK
+    return host is not None and _is_this_machine(host)
+
+
+def _is_this_machine(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if name in _OWN_NAMES or name.endswith(".localhost") or _SHORT_LOOPBACK.fullmatch(name):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def entrypoint_candidates(name: str, entrypoints: Mapping[str, EntrypointSpec]) -> tuple[str, ...]:
@@ -70,6 +87,12 @@ def entrypoint_candidates(name: str, entrypoints: Mapping[str, EntrypointSpec]) 
 
 def _check_providers(blocks: Blocks, problems: ProblemList) -> None:
     for name, provider in blocks.providers.items():
+        if provider.kind is ProviderKind.ENGINE and provider.local is False:
+            problems.add(
+                ("providers", name, "local"),
+                "an engine runs on this machine and is always local",
+                "leave local out; the judge needs a cloud candidate",
+            )
         for header in provider.headers or {}:
             if any(word in header.lower() for word in _CREDENTIAL_HEADERS):
                 problems.add(

@@ -16,6 +16,7 @@ _JOINER, _NON_JOINER = "\u200d", "\u200c"
 _MARKS: Final = frozenset({"Mn", "Me", "Mc"})
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _KEPT: Final = frozenset({"\n", "\t", _JOINER, _NON_JOINER})
+_NO_CONTROLS: Final = dict.fromkeys({*range(0x20), 0x7F} - {ord("\n"), ord("\t")})
 _SKIN_TONES: Final = range(0x1F3FB, 0x1F400)
 _FLAG_LETTERS: Final = range(0x1F1E6, 0x1F200)
 # More marks than this on one letter are no language's.
@@ -33,6 +34,8 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii():
+        return text.translate(_NO_CONTROLS)
     kept: list[str] = []
     for character in text:
         category = unicodedata.category(character)

@@ -75,7 +75,9 @@ ZERO_WEIGHTS = "{health: 0, task_fit: 0, context_slack: 0, cost: 0, expected_tim
         (JUDGE, "judge: {candidates: [home/small]}", "1:22", "local provider"),
         (JUDGE, "judge: {candidates: [chat]}", "1:22", "through entrypoint 'chat'"),
         (JUDGE, "judge: {candidates: [auto]}", "1:22", "through entrypoint 'auto'"),
+        (JUDGE, "judge: {candidates: [cloud/big, chat]}", "1:33", "'home/small' (through entrypoint"),
         (JUDGE, "judge: {candidates: [nobody]}", "1:22", "no candidate 'nobody'"),
+        ("home: {kind: engine,", "home: {kind: engine, local: false,", "10:31", "always local"),
         ("kind: openai", "kind: openia", "9:17", "did you mean 'openai'?"),
         ('base_url: "https://api.example.com/v1/", ', "", "9:10", "needs base_url"),
         ("https://api.example.com/v1/", "api.example.com", "9:35", "not an http or https address"),
@@ -296,3 +298,40 @@ def test_a_loopback_provider_is_local_unless_it_says_otherwise(url: str, extra: 
 def test_the_version_follows_the_bytes() -> None:
     assert parse_catalog(GOOD.encode()).version == parse_catalog(GOOD.encode()).version
     assert parse_catalog(GOOD.encode()).version != parse_catalog(f"{GOOD}\n".encode()).version
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://localhost:8000/v1",
+        "http://LOCALHOST./v1",
+        "http://models.localhost/v1",
+        "http://127.0.0.1:11434/v1",
+        "http://127.8.9.1/v1",
+        "http://127.1/v1",
+        "http://0.0.0.0:80/v1",
+        "http://[::1]:80/v1",
+        "http://[::ffff:127.0.0.1]/v1",
+        "http://host.docker.internal:8000/v1",
+    ],
+)
+@pytest.mark.parametrize("judge", ["cloud/big", "code", "auto"])
+def test_a_judge_on_this_machine_is_refused_by_whatever_name_it_goes(address: str, judge: str) -> None:
+    text = GOOD.replace("https://api.example.com/v1/", address).replace(
+        JUDGE, f"judge: {{candidates: [{judge}]}}"
+    )
+
+    found = [problem for problem in problems_of(text) if "local provider" in problem.message]
+
+    assert any("'cloud/big'" in problem.message for problem in found)
+    assert all("local slot" in problem.fix for problem in found)
+
+
+def test_a_tunnel_to_another_machine_may_judge_where_the_file_says_so() -> None:
+    tunnel = 'kind: openai, local: false, base_url: "http://127.0.0.1:4000/v1"'
+    text = GOOD.replace('kind: openai, base_url: "https://api.example.com/v1/"', tunnel)
+
+    catalog = parse_catalog(text.encode())
+
+    assert catalog.judge is not None
+    assert catalog.judge.candidates == ("cloud/big",)
