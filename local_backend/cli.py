@@ -1,23 +1,33 @@
 """The engine's command line: ``roundhouse engine …`` and ``python -m local_backend …``.
 
 Knows subcommands by name and turns errors into one line and an exit code; each subcommand's work is in
-:mod:`local_backend.commands`.
+:mod:`local_backend.commands`, imported when it is asked for: reading a header needs no server.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from local_backend import __version__
-from local_backend.commands import bench, generate, inspect_model, plan_model, serve
 from local_backend.errors import EngineError
 
 __all__ = ["build_parser", "main"]
 
+_COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "inspect": "local_backend.commands.inspect_model",
+        "plan": "local_backend.commands.plan_model",
+        "generate": "local_backend.commands.generate",
+        "serve": "local_backend.commands.serve",
+        "bench": "local_backend.commands.bench",
+    }
+)
 _FAILED = 1
 _INTERRUPTED = 130
 
@@ -31,8 +41,8 @@ Every subcommand has its own --help.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with all subcommands."""
+def build_parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Build the parser: with the subcommand that the arguments name, or with all where they name none."""
     parser = argparse.ArgumentParser(
         prog="roundhouse engine",
         description="Read, plan, run and serve GGUF language models on this machine.",
@@ -42,14 +52,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"roundhouse engine {__version__}")
     parser.add_argument("--verbose", "-v", action="store_true", help="log more, on standard error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (inspect_model, plan_model, generate, serve, bench):
-        command.add_arguments(commands)
+    # No option before the subcommand takes a value, so the first word is its name.
+    word = next((word for word in argv if not word.startswith("-")), "")
+    for name in [word] if word in _COMMANDS else _COMMANDS:
+        importlib.import_module(_COMMANDS[name]).add_arguments(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it worked, 1 with one line on standard error when it did not."""
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = build_parser(words).parse_args(words)
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if arguments.verbose else arguments.log_level,

@@ -32,7 +32,8 @@ def codebook(name: str) -> Floats:
 
 def even_signs(index: NDArray[np.integer]) -> Bytes:
     """Seven stored signs, lowest first, to the eight they stand for."""
-    return _EVEN_SIGNS[index]
+    signs: Bytes = _EVEN_SIGNS[index]
+    return signs
 
 
 def iq2_xxs(blocks: Bytes) -> Floats:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,3 +159,19 @@ def test_every_command_explains_itself_with_examples(
     assert stopped.value.code == 0
     assert f"roundhouse engine {command}" in text
     assert "examples:" in text
+
+
+def test_a_header_is_read_without_the_server_and_the_tokenizer(tmp_path: Path) -> None:
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(b"NOPE" + bytes(60))
+    program = (
+        "import sys; from local_backend.cli import main; code = main(['inspect', sys.argv[1]]); "
+        "print(code, *({'fastapi', 'uvicorn', 'tokenizers', 'jinja2'} & sys.modules.keys()))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "1\n"
+    assert "not a GGUF file" in done.stderr
