@@ -107,7 +107,7 @@ class Dispatch:
         self._request_id = request_id
         self._decision = decision
         self._decide_again = decide_again
-        self._looked_after = -1
+        self._offered: set[str] = set()
         self._walk = Walk(decision, dispatcher.catalog)
         self._attempts: list[Attempt] = []
         self._running: RunningAttempt | None = None
@@ -168,17 +168,16 @@ class Dispatch:
 
     def _look_again(self) -> bool:
         """Look for somebody who may be asked now that the others have failed; whether there is one."""
-        nothing_new = self._looked_after == len(self._attempts)
-        if self._decide_again is None or nothing_new or not self._walk.may_attempt:
+        if self._decide_again is None or not self._walk.may_attempt:
             return False
-        self._looked_after = len(self._attempts)
         try:
             decision = self._decide_again()
         except Exception:  # noqa: BLE001 - a defect of ours must not end the request
             self._log.exception("routing.decide_failed")
             return False
         asked = {attempt.deployment_id for attempt in self._attempts}
-        self._decision, back = second_look(self._decision, decision, asked)
+        self._decision, back = second_look(self._decision, decision, asked, self._offered)
+        self._offered.update(one.deployment_id for one in back)
         self._walk.extend(back)
         return bool(back)
 
