@@ -44,7 +44,13 @@ def serve(service: Service, *, announcing: bool) -> None:
     listener = _listen(config.host, config.port)
     host, port = listener.getsockname()[:2]
 
+    early: list[WorkerStatus] = []
+
     def on_loaded(status: WorkerStatus) -> None:
+        if not server.started:
+            # A file can be refused at once; whoever started us waits for the port first.
+            early.append(status)
+            return
         if status.phase is Phase.READY:
             _log.info("ready")
         if announcing:
@@ -55,6 +61,8 @@ def serve(service: Service, *, announcing: bool) -> None:
         _log.info("listening on http://%s:%d (model %s)", host, port, service.model_name)
         if announcing:
             announce("listening", host=host, port=port)
+        for status in early:
+            on_loaded(status)
 
     app = create_app(service, on_loaded)
     server = _Server(
