@@ -67,17 +67,16 @@ class Roundhouse:
             settings.database_url, installed_path("migrations"), migrate_itself=settings.database_is_embedded
         )
         self.tracker = HealthTracker(catalog, rng=rng)
-        for name, entry in catalog.providers.items():
-            labels = [label for label in entry.key_env if label in key_labels]
-            if labels:
-                self.tracker.configure_keys(name, labels)
+        labels = _labels_by_provider(catalog, key_labels)
+        for name, own in labels.items():
+            self.tracker.configure_keys(name, own)
         self.metrics = Metrics(catalog.entrypoints, catalog.deployments)
         self.recorder = Recorder(self.database.append, observers=(self.metrics.observe,))
         self.gateway = Gateway(
             catalog=catalog,
             tracker=self.tracker,
             statuses=self.statuses,
-            judge=Judge(catalog, providers, statuses=self.statuses, clock=clock, rng=rng, network=network),
+            judge=Judge(catalog, providers, self.statuses, labels, clock=clock, rng=rng, network=network),
             dispatcher=Dispatcher(catalog, providers, tracker=self.tracker, clock=clock, network=network),
             recorder=self.recorder,
             clock=clock,
@@ -214,6 +213,15 @@ def build_roundhouse(
     rng = random.Random(seed)  # noqa: S311 - breaks ties, guards nothing
     network = None if transport is not None else _network(catalog, providers, clock)
     return Roundhouse(settings, catalog, providers, key_labels=keys, clock=clock, rng=rng, network=network)
+
+
+def _labels_by_provider(catalog: Catalog, known: Container[str]) -> dict[str, list[str]]:
+    """Return the labels of the keys that each provider has, of those that have any."""
+    labels = {
+        name: [label for label in entry.key_env if label in known]
+        for name, entry in catalog.providers.items()
+    }
+    return {name: own for name, own in labels.items() if own}
 
 
 def _network(catalog: Catalog, providers: Mapping[str, Provider], clock: Clock) -> NetworkSensor:

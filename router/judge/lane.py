@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 import anyio
@@ -32,6 +33,7 @@ from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.judge.answer import MOST_ANSWER_CHARACTERS, JudgeAnswer, read_answer
 from router.judge.cache import VerdictCache, VerdictKey, verdict_key
 from router.judge.heuristic import heuristic_verdict
+from router.judge.members import KeyTurns, members_of
 from router.judge.prompt import Marks, judge_request
 from router.judge.standing import MALFORMED, JudgePermit, JudgeStanding, LaneView
 from router.providers.base import AttemptDeadlines, Provider, ProviderStatus
@@ -42,6 +44,8 @@ __all__ = ["Judge", "JudgeStatus"]
 
 _CLOSING_S: Final = 0.5
 _SUCCESS: Final = Outcome(OutcomeKind.SUCCESS, Scope.NONE)
+_KEY_SCOPES: Final = frozenset({Scope.KEY, Scope.KEY_MODEL})
+_NO_KEYS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _OFFLINE: Final = Outcome(OutcomeKind.UNREACHABLE, Scope.NONE, "there is no network")
 _DEFECT: Final = Outcome(OutcomeKind.GATEWAY_DEFECT, Scope.NONE, "a defect of the gateway's own, see its log")
 
@@ -56,10 +60,14 @@ _log = structlog.get_logger("judge")
 
 @dataclass(frozen=True, slots=True)
 class JudgeStatus:
-    """How the judge goes: ``usable`` are those of its candidates that have a key and may see prompts."""
+    """How the judge goes: ``usable`` are those of its candidates that have a key and may see prompts.
+
+    ``left_out`` are those that the configuration names and that may not judge, with the reason.
+    """
 
     lane: LaneView
     usable: tuple[str, ...]
+    left_out: Mapping[str, str]
     cached: int
     answered_from_cache: int
     heuristic: int
@@ -83,14 +91,19 @@ class _Heard:
 
 
 class Judge:
-    """Built once for a catalog. ``make_mark`` draws the numbers that fence a prompt."""
+    """Built once for a catalog.
+
+    ``key_labels`` are the labels of each provider's keys; ``make_mark`` draws the numbers that fence a
+    prompt.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         providers: Mapping[str, Provider],
-        *,
         statuses: Callable[[], Mapping[str, ProviderStatus]],
+        key_labels: Mapping[str, Sequence[str]] = _NO_KEYS,
+        *,
         clock: Clock,
         rng: Randomness,
         network: Network | None = None,
@@ -104,9 +117,10 @@ class Judge:
         self._clock = clock
         self._make_mark = make_mark
         self._timeout_s = settings.timeout_s if settings else 0.0
-        self._members = _members(catalog)
+        self._members = members_of(catalog)
+        self._keys = KeyTurns(key_labels)
         self._standing = JudgeStanding(
-            tuple(self._members),
+            tuple(self._members.eligible),
             open_s=settings.open_s if settings else 1.0,
             timeout_s=self._timeout_s,
             rng=rng,
@@ -143,6 +157,7 @@ class Judge:
         return JudgeStatus(
             lane=self._standing.view(self._clock.wall()),
             usable=self._usable(),
+            left_out=self._members.left_out,
             cached=len(self._cache),
             answered_from_cache=self._from_cache,
             heuristic=self._by_heuristic,
@@ -191,17 +206,19 @@ class Judge:
         self, permit: JudgePermit, request: ChatRequest, features: RequestFeatures
     ) -> tuple[JudgeAnswer | None, JudgeCall]:
         """Make the one call; the permit is given back in every ending."""
-        deployment = self._members[permit.deployment_id]
+        deployment = self._members.eligible[permit.deployment_id]
         marks = Marks(self._make_mark(), self._make_mark())
-        heard = _Heard()
+        heard, key_label = _Heard(), self._keys.label(deployment.provider)
         started = self._clock.monotonic()
         try:
             asked = judge_request(request, features, marks, reasons=deployment.capabilities.reasoning)
-            outcome = await self._outcome(asked, deployment, heard)
+            outcome = await self._outcome(asked, deployment, heard, key_label)
         except BaseException:
             # The client left, or a defect before anybody was asked: nobody is to blame.
             self._standing.release(permit)
             raise
+        if outcome.scope in _KEY_SCOPES and self._keys.refused(deployment.provider, key_label):
+            outcome = replace(outcome, bench_s=0.0)
         answer = read_answer("".join(heard.text), marks.seal)
         word = self._settle(permit, outcome, answer)
         duration = self._clock.monotonic() - started
@@ -227,12 +244,14 @@ class Judge:
         _log.info("judge.failed", deployment=permit.deployment_id, kind=word, detail=detail)
         return word
 
-    async def _outcome(self, asked: ChatRequest, deployment: Deployment, heard: _Heard) -> Outcome:
+    async def _outcome(
+        self, asked: ChatRequest, deployment: Deployment, heard: _Heard, key_label: str | None
+    ) -> Outcome:
         """Read the answer into ``heard``; return how it ended."""
         error: GatewayError
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._read(asked, deployment, heard)
+                await self._read(asked, deployment, heard, key_label)
         except TimeoutError:
             error = UpstreamTimeout(f"no verdict within {self._timeout_s:g} s", phase=TimeoutPhase.TOTAL)
         except GatewayError as raised:
@@ -246,11 +265,13 @@ class Judge:
             return _OFFLINE
         return classify(error, now=self._clock.wall(), vendor=deployment.provider)
 
-    async def _read(self, asked: ChatRequest, deployment: Deployment, heard: _Heard) -> None:
+    async def _read(
+        self, asked: ChatRequest, deployment: Deployment, heard: _Heard, key_label: str | None
+    ) -> None:
         """Read the answer into ``heard``; give up at once where there turns out to be no network."""
 
         async def read() -> None:
-            async with self._opened(asked, deployment) as events:
+            async with self._opened(asked, deployment, key_label) as events:
                 async for event in events:
                     heard.take(event)
                     if heard.characters > MOST_ANSWER_CHARACTERS:
@@ -265,12 +286,14 @@ class Judge:
 
     @asynccontextmanager
     async def _opened(
-        self, asked: ChatRequest, deployment: Deployment
+        self, asked: ChatRequest, deployment: Deployment, key_label: str | None
     ) -> AsyncIterator[AsyncIterator[ChatEvent]]:
         """Open the upstream's stream, and close it in every ending; a closing that hangs is left."""
         bound = self._timeout_s
         deadlines = AttemptDeadlines(connect_s=bound, first_event_s=bound, stall_s=bound, total_s=bound)
-        events = self._providers[deployment.provider].stream(asked, deployment, deadlines)
+        events = self._providers[deployment.provider].stream(
+            asked, deployment, deadlines, key_label=key_label
+        )
         try:
             yield events
         finally:
@@ -281,35 +304,16 @@ class Judge:
 
     def _usable(self) -> tuple[str, ...]:
         """Return those whose provider is ready, which takes a key, in order."""
-        if not self._members:
+        if not self._members.eligible:
             return ()
         statuses = self._statuses()
         return tuple(
             name
-            for name, deployment in self._members.items()
+            for name, deployment in self._members.eligible.items()
             if (status := statuses.get(deployment.provider)) is not None
             and status.configured
             and status.ready
         )
-
-
-def _members(catalog: Catalog) -> Mapping[str, Deployment]:
-    """Return who may judge at all.
-
-    Never a local one, which the catalog refuses as well. And nobody with a tag that any entrypoint forbids:
-    what a request to ``auto`` turns out to be is not known before, and no prompt must go where it may not.
-    """
-    if catalog.judge is None:
-        return {}
-    forbidden = {tag for entrypoint in catalog.entrypoints.values() for tag in entrypoint.forbidden_tags}
-    return {
-        name: deployment
-        for name in catalog.judge.candidates
-        if (deployment := catalog.deployments.get(name)) is not None
-        and deployment.enabled
-        and not catalog.providers[deployment.provider].local
-        and forbidden.isdisjoint(deployment.tags)
-    }
 
 
 def _estimate(asked: ChatRequest, heard: _Heard, deployment: Deployment) -> Usage | None:

@@ -74,6 +74,7 @@ PURE = (
     "router.judge.cache",
     "router.judge.excerpt",
     "router.judge.heuristic",
+    "router.judge.members",
     "router.judge.prompt",
     "router.judge.standing",
     "local_backend.plan",

@@ -107,7 +107,7 @@ async def test_a_judge_that_hangs_costs_three_seconds_once_and_then_nothing(tmp_
 
 
 async def test_a_judge_that_never_answers_turn_after_turn_is_asked_ever_less(tmp_path: Path) -> None:
-    """litellm PR 39696: a judge that times out each turn must not cost each turn its timeout."""
+    """The case H12 (litellm PR 39696): timing out must not cost each turn its timeout."""
     judged = house(tmp_path, hangs())
 
     began = now()
@@ -264,7 +264,7 @@ async def test_a_probe_whose_client_leaves_is_taken_up_by_the_next_request(tmp_p
 async def test_a_failing_judge_benches_nobody_who_serves_and_a_benched_model_still_judges(
     tmp_path: Path,
 ) -> None:
-    """gabrielkoerich/orch 3616: the same deployment judges and serves, with two states of health."""
+    """The case H14 (gabrielkoerich/orch 3616): who judges and serves has two states of health."""
     network = FakeNetwork(judge=refuses(429, retry_after="600"), task=refuses(500))
     judged = JudgedHouse(tmp_path, network)
     await judged.auto("the judge is limited")

@@ -12,8 +12,9 @@ import pytest
 from router.catalog.catalog import Capabilities, Catalog, Entrypoint, JudgeSettings, Weights
 from router.chat.features import TaskKind, read_features
 from router.chat.types import ChatRequest
-from router.errors import UpstreamUnreachable
+from router.errors import UpstreamStatus, UpstreamUnreachable
 from router.judge.lane import Judge
+from router.judge.members import KeyTurns, members_of
 from router.providers.base import ProviderStatus
 from router.providers.offline import Network
 from router.routing.verdict import TaskVerdict, VerdictSource
@@ -181,3 +182,52 @@ async def test_a_refused_connection_is_the_candidates_fault_where_the_network_is
 
     assert (first.why, second.source) == ("unreachable", VerdictSource.JUDGE)
     assert [call[0] for call in provider.calls] == ["a", "b"]
+
+
+async def test_a_refused_key_gives_way_to_the_providers_next_one() -> None:
+    refused = UpstreamStatus("bad key", upstream_status=401)
+    provider = FakeProvider((refused,), GOOD, (refused,), GOOD)
+    catalog = judging(make_catalog(make_deployment("a", "cloud")), "a", cache_s=0.0)
+    statuses = {"cloud": ProviderStatus(configured=True, ready=True)}
+    judge = Judge(
+        catalog,
+        {"cloud": provider},
+        statuses=lambda: statuses,
+        key_labels={"cloud": ["KEY_ONE", "KEY_TWO"]},
+        clock=LoopClock(),
+        rng=random.Random(1),  # noqa: S311 - jitter
+        make_mark=lambda: "5ea1",
+    )
+
+    first = await named(judge)
+    await asyncio.sleep(40)
+    second = await named(judge)
+
+    assert first.why == "bad_credentials"
+    assert second.source is VerdictSource.JUDGE
+    assert [call[2] for call in provider.calls] == ["KEY_ONE", "KEY_TWO"]
+
+
+def test_a_key_that_several_calls_saw_refused_is_passed_over_once() -> None:
+    turns = KeyTurns({"many": ["a", "b", "c"], "one": ["a"]})
+
+    assert turns.refused("many", "a")
+    assert turns.refused("many", "a")
+    assert turns.label("many") == "b"
+    assert turns.label("one") is None
+    assert not turns.refused("one", None)
+
+
+def test_who_may_not_judge_is_told_with_the_reason() -> None:
+    tagged = make_deployment("tagged", "cloud", tags=("may-train-on-prompts",))
+    off = make_deployment("off", "cloud", enabled=False)
+    catalog = make_catalog(tagged, off, make_deployment("near", "home"), local=("home",))
+    entrypoint = Entrypoint("code", "", ("off",), WEIGHTS, forbidden_tags=("may-train-on-prompts",))
+    catalog = replace(judging(catalog, "tagged", "off", "near", "gone"), entrypoints={"code": entrypoint})
+
+    assert dict(members_of(catalog).left_out) == {
+        "tagged": "an entrypoint forbids may-train-on-prompts",
+        "off": "switched off",
+        "near": "on this machine",
+        "gone": "not in the catalog",
+    }
