@@ -6,6 +6,7 @@ ending. Knows one provider's stream; not the other candidates, not who is benche
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Final
@@ -31,6 +32,17 @@ _SHORTEST_MEASURED_S: Final = 0.05
 _FEWEST_MEASURED_TOKENS: Final = 8
 
 _log = structlog.get_logger(__name__)
+
+
+async def _read(stream: AsyncIterator[ChatEvent]) -> ChatEvent | None:
+    """Return the next event, ``None`` after the last. A cancellation that nobody asked for is a defect."""
+    try:
+        return await anext(stream, None)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("the provider was cancelled from within") from error
 
 
 class RunningAttempt:
@@ -73,7 +85,7 @@ class RunningAttempt:
         """
         self._stream = stream = self._open_stream()
         while not self.committed:
-            event = await anext(stream, None)
+            event = await _read(stream)
             if event is None:
                 self.committed = True
                 self._succeed()
@@ -92,7 +104,7 @@ class RunningAttempt:
             return held
         if self._stream is None or self.finished is not None:
             return None
-        event = await anext(self._stream, None)
+        event = await _read(self._stream)
         if event is None:
             self._succeed()
             return None
