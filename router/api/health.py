@@ -158,6 +158,7 @@ def _judge(status: JudgeStatus) -> dict[str, object]:
         "cached_verdicts": status.cached,
         "answered_from_cache": status.answered_from_cache,
         "decided_by_heuristic": status.heuristic,
+        "left_out": dict(status.left_out),
         "candidates": [
             {
                 "id": one.deployment_id,

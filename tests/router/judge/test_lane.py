@@ -382,3 +382,19 @@ async def test_a_defect_in_the_judge_costs_no_request(
     assert answer.status_code == 200
     assert answer.headers["x-roundhouse-task"] == "chat; source=heuristic; why=gateway_defect"
     assert (await judged.lane())["in_flight"] == 0
+
+
+async def test_the_dashboard_shows_the_lane(tmp_path: Path) -> None:
+    judged = house(tmp_path, refuses(429, retry_after="100"), block="candidates: [judge/model, task/model]")
+    await judged.auto()
+
+    lane = await judged.lane()
+
+    first, second = lane["candidates"]
+    assert (lane["breaker"]["state"], lane["in_flight"], lane["left_out"]) == ("closed", 0, {})
+    assert (first["id"], first["usable"], first["calls"], first["successes"]) == ("judge/model", True, 1, 0)
+    assert first["breaker"]["state"] == "open"
+    assert first["waits_until"] > first["last_error_at"]
+    assert first["last_error"].startswith("rate_limited: ")
+    assert (second["breaker"]["state"], second["calls"]) == ("closed", 0)
+    assert lane["decided_by_heuristic"] == 1
