@@ -15,7 +15,8 @@
     │   ├── UpstreamTimeout           a deadline passed (connect, first event, stall, total)
     │   ├── UpstreamBrokenStream      the stream ended without its ending, or was not what it claimed
     │   ├── UpstreamInBandError       an error object inside a 200 answer
-    │   └── UpstreamEmpty             a complete answer without any content
+    │   ├── UpstreamEmpty             a complete answer without any content
+    │   └── SlotBusy                  waiting for the local engine's slot is not worth it
     ├── Exhausted                     every candidate was left out or failed (429, 502, 503, 413, 404)
     ├── StreamInterrupted             the upstream failed after the first event had reached the client
     ├── ClientDisconnected            the client left; nobody is benched for it
@@ -45,6 +46,7 @@ __all__ = [
     "Origin",
     "RequestTooLarge",
     "ShuttingDown",
+    "SlotBusy",
     "SourcePosition",
     "StorageError",
     "StreamInterrupted",
@@ -257,6 +259,13 @@ class UpstreamEmpty(UpstreamError):
     """A complete answer without text, reasoning, refusal or tool call."""
 
     code = "upstream_empty"
+
+
+class SlotBusy(UpstreamError):
+    """A local engine is well and has no slot in time: the request goes elsewhere, and nobody is benched."""
+
+    status = 503
+    code = "slot_busy"
 
 
 class Exhausted(GatewayError):

@@ -34,7 +34,7 @@ from router.routing.decide import decide
 from router.routing.plain_order import plain_order
 from router.routing.resolve import resolve
 from router.routing.verdict import TaskVerdict
-from router.story import Story, ToldEvents
+from router.story import ClientHints, Story, ToldEvents
 
 __all__ = ["Gateway"]
 
@@ -67,9 +67,12 @@ class Gateway:
         self._salt = rng.random().hex().encode()
         self._log = structlog.get_logger("gateway")
 
-    def arrived(self, request_id: str, surface: str, session: str = "") -> Story:
+    def arrived(
+        self, request_id: str, surface: str, session: str = "", hints: ClientHints | None = None
+    ) -> Story:
         """Note that a request has come in now, at that surface, in the session that the client named."""
-        return Story(request_id, surface, self._clock.wall(), self._clock.monotonic(), session)
+        now = self._clock.monotonic()
+        return Story(request_id, surface, self._clock.wall(), now, session, hints or ClientHints())
 
     def snapshot(self) -> HealthSnapshot:
         """Return everybody's health now."""
@@ -129,6 +132,7 @@ class Gateway:
         """
         story.request = request
         try:
+            request = story.request = story.called(request)
             story.decision, conversation = await self._decided(story, request)
             story.dispatch = self._dispatcher.open(
                 request,

@@ -6,23 +6,36 @@ The gateway writes it, the surface reads from it what the answer's headers say. 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from router.catalog.catalog import Catalog
 from router.catalog.pricing import cost_micros
 from router.chat.finish_repair import FinishRepair
-from router.chat.types import ChatEvent, ChatRequest, ReasoningDelta, TextDelta, ToolCallDelta, Usage
+from router.chat.priority import priority_of
+from router.chat.types import Caller, ChatEvent, ChatRequest, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from router.dispatch.answer import Answer
 from router.dispatch.dispatcher import Dispatch
 from router.errors import ClientDisconnected, GatewayError
 from router.recording.records import RequestRecord
 from router.routing.candidate import RoutingDecision
 
-__all__ = ["Story", "ToldEvents"]
+__all__ = ["ClientHints", "Story", "ToldEvents"]
 
 _log = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHints:
+    """What a client says beside its request: who it is (a digest of its key), how urgent its request is."""
+
+    principal: str = ""
+    priority: str = ""
+    may_join: bool = True
+
+
+_NO_HINTS = ClientHints()
 
 
 @dataclass(slots=True)
@@ -38,6 +51,7 @@ class Story:
     received_at: float
     started: float
     session: str = ""
+    hints: ClientHints = _NO_HINTS
     request: ChatRequest | None = None
     decision: RoutingDecision | None = None
     dispatch: Dispatch | None = None
@@ -58,6 +72,17 @@ class Story:
         """What the request was judged to be and by whom; ``None`` where nobody had to judge."""
         verdict = self.decision.verdict if self.decision else None
         return verdict.label if verdict is not None else None
+
+    @property
+    def joined(self) -> str:
+        """The id of the request whose answer this one shares; empty where it has its own."""
+        return self.answer.joined if self.answer else ""
+
+    def called(self, request: ChatRequest) -> ChatRequest:
+        """Return ``request`` with who asks, and how."""
+        hints = self.hints
+        priority = priority_of(request.body, hints.priority)
+        return replace(request, caller=Caller(hints.principal, self.request_id, priority, hints.may_join))
 
     @property
     def attempts_made(self) -> int:

@@ -69,6 +69,8 @@ def _request(
     top_logprobs: int | None,
 ) -> GenerationRequest:
     room = model.engine.context_tokens - len(prompt)
+    if wanted and body.fit_max_tokens:
+        wanted = min(wanted, max(1, room))
     request = GenerationRequest(
         request_id=request_id,
         prompt=tuple(prompt),

@@ -57,12 +57,16 @@ class ResponseFormat(_Body):
 
 
 class SamplingFields(_Body):
-    """What both surfaces share. ``null`` is the same as absent."""
+    """What both surfaces share. ``null`` is the same as absent.
+
+    ``fit_max_tokens`` (ours): where the window has less room than ``max_tokens``, the room is the bound.
+    """
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
+    fit_max_tokens: bool | None = None
     n: int | None = None
     stop: str | list[str] | None = None
     temperature: float | None = None

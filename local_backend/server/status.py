@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
+from local_backend.engine.scheduler import Progress
 from local_backend.errors import EngineError
 from local_backend.server.service import Service
 from local_backend.server.worker import Phase
@@ -58,9 +59,22 @@ def _health(service: Service) -> dict[str, Any]:
         "model": _model(service),
         "slots": {"total": 1, "busy": min(1, worker.open_requests)},
         "queue": {"waiting": max(0, worker.open_requests - 1), "limit": worker.queue_limit},
+        "running": _running(status.ahead),
         "estimated_wait_s": round(worker.wait_estimate_s(), 3),
         "prefill_tok_s": round(status.speed.prefill, 2),
         "decode_tok_s": round(status.speed.decode, 2),
+    }
+
+
+def _running(ahead: tuple[Progress, ...]) -> dict[str, int] | None:
+    """How far the request in the slot is, in tokens; cached ones count as computed."""
+    if not ahead:
+        return None
+    first = ahead[0]
+    return {
+        "prompt_tokens": first.prompt_tokens,
+        "computed": first.computed,
+        "remaining": first.remaining,
     }
 
 

@@ -14,7 +14,7 @@ from router.api.error_response import send_error
 from router.api.keep_alive import KeepAlive, comment
 from router.api.middleware import request_id_of
 from router.api.open_requests import OpenRequests
-from router.api.reply import Header, read_body, send_json, session_of
+from router.api.reply import Header, hints_of, read_body, send_json, session_of
 from router.api.sse import DONE, EVENT_STREAM_HEADERS, data_frame, error_frame
 from router.chat.accumulate import accumulate
 from router.chat.openai_wire import is_usage_only, read_chat_request
@@ -48,7 +48,7 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        story = self._gateway.arrived(request_id_of(scope), _SURFACE, session_of(scope))
+        story = self._gateway.arrived(request_id_of(scope), _SURFACE, session_of(scope), hints_of(scope))
         try:
             request = read_chat_request(await read_body(receive, self._gateway.catalog.limits.max_body_bytes))
         except GatewayError as error:
@@ -135,7 +135,9 @@ def _start(story: Story) -> dict[str, object]:
 
 def _named(story: Story) -> dict[str, object]:
     task = f" task={story.task}" if story.task is not None else ""
-    return _piece(comment(f"roundhouse candidate={story.candidate} attempts={story.attempts_made}{task}"))
+    joined = f" joined={story.joined}" if story.joined else ""
+    told = f"roundhouse candidate={story.candidate} attempts={story.attempts_made}{task}{joined}"
+    return _piece(comment(told))
 
 
 def _piece(data: bytes) -> dict[str, object]:
@@ -149,4 +151,6 @@ def _headers(story: Story) -> list[Header]:
     ]
     if story.task is not None:
         headers.append((b"x-roundhouse-task", story.task.encode()))
+    if story.joined:
+        headers.append((b"x-roundhouse-joined", story.joined.encode("latin-1", "replace")))
     return headers

@@ -19,7 +19,7 @@ from router.health.incidents import Incident
 from router.health.snapshot import BreakerState, DeploymentHealth
 from router.health.tracker import HealthTracker
 from router.judge.lane import JudgeStatus
-from router.providers.base import ProviderStatus
+from router.providers.base import LaneFigures, ProviderStatus
 from router.recording.exposition import CONTENT_TYPE
 from router.recording.metrics import Metrics
 from router.recording.recorder import Recorder
@@ -184,10 +184,26 @@ def _engines(catalog: Catalog, statuses: Mapping[str, ProviderStatus]) -> list[d
             "ready": status.ready,
             "detail": status.detail,
             "expected_wait_s": status.expected_wait_s,
+            "lane": _lane(status.lane) if status.lane is not None else None,
         }
         for one in engines
         if (status := statuses.get(one.name)) is not None
     ]
+
+
+def _lane(lane: LaneFigures) -> dict[str, object]:
+    return {
+        "slots": lane.slots,
+        "running": lane.running,
+        "waiting": lane.waiting,
+        "queue_limit": lane.queue_limit,
+        "prefill_tokens_per_s": _rounded(lane.prefill_tokens_per_s),
+        "decode_tokens_per_s": _rounded(lane.decode_tokens_per_s),
+        "typical_output_tokens": _rounded(lane.typical_output_tokens),
+        "spilled": lane.spilled,
+        "joined": lane.joined,
+        "kept": lane.kept,
+    }
 
 
 def _recording(recorder: Recorder) -> dict[str, object]:

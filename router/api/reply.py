@@ -5,15 +5,18 @@ Knows bytes and headers; not what an answer means.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from router.errors import ClientDisconnected, InvalidRequest, RequestTooLarge
+from router.story import ClientHints
 
 __all__ = [
     "Header",
+    "hints_of",
     "read_body",
     "read_json_object",
     "request_header",
@@ -29,6 +32,8 @@ _SESSION_HEADERS = frozenset(
     {b"x-session-id", b"x-session-affinity", b"x-opencode-session", b"x-conversation-id", b"session_id"}
 )
 _LONGEST_SESSION = 200
+_KEY_HEADERS = frozenset({b"authorization", b"x-api-key"})
+_NO = frozenset({b"off", b"no", b"false", b"0", b"never"})
 
 
 async def send_reply(
@@ -96,6 +101,24 @@ def read_json_object(body: bytes) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
     return value
+
+
+def hints_of(scope: Scope) -> ClientHints:
+    """Return what the client says beside its request, in headers.
+
+    ``x-roundhouse-priority`` is ``interactive`` or ``background``; ``x-roundhouse-join: off`` wants an answer
+    of its own. Of its key only a digest is kept.
+    """
+    keys = hashlib.sha256()
+    priority, may_join = "", True
+    for name, value in scope["headers"]:
+        if name in _KEY_HEADERS:
+            keys.update(name + b"\0" + value + b"\0")
+        elif name == b"x-roundhouse-priority":
+            priority = value[:_LONGEST_SESSION].decode("latin-1")
+        elif name == b"x-roundhouse-join":
+            may_join = value.strip().lower() not in _NO
+    return ClientHints(keys.hexdigest(), priority, may_join)
 
 
 def session_of(scope: Scope) -> str:

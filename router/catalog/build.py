@@ -103,6 +103,9 @@ def _engine(spec: EngineSpec, directory: Path | None) -> EngineLaunch:
         command=tuple(spec.command) if spec.command is not None else None,
         slots=spec.slots,
         queue_limit=spec.queue_limit,
+        longest_wait_s=spec.longest_wait_s,
+        join_grace_s=spec.join_grace_s,
+        join_window_s=spec.join_window_s,
     )
 
 

@@ -66,7 +66,9 @@ class EngineLaunch:
     """How the gateway starts a local engine; ``model`` is a GGUF path or ``builtin:smollm2``.
 
     ``command`` replaces our own engine by any ``llama-server``-compatible one: its words may hold
-    ``{host}``, ``{port}``, ``{model}``, ``{context}`` and ``{token}``.
+    ``{host}``, ``{port}``, ``{model}``, ``{context}`` and ``{token}``. ``longest_wait_s`` bounds the wait for
+    a slot where others could serve; ``join_grace_s`` and ``join_window_s`` say how long an answer is kept for
+    a client that has left and may ask again.
     """
 
     model: str
@@ -75,6 +77,9 @@ class EngineLaunch:
     command: tuple[str, ...] | None = None
     slots: int = 1
     queue_limit: int = 8
+    longest_wait_s: float = 30.0
+    join_grace_s: float = 10.0
+    join_window_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

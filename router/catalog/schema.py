@@ -105,6 +105,7 @@ Usd = Annotated[float, Field(ge=0, le=MAXIMUM_PRICE_USD, allow_inf_nan=False), A
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Pause = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Speed = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=4, allow_inf_nan=False)]
 Capability = Annotated[CapabilityName, BeforeValidator(_as_capability)]
@@ -176,6 +177,18 @@ class EngineSpec(Spec):
     )
     queue_limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
         default=8, description="Requests that may wait for a slot; more are sent to the next candidate."
+    )
+    longest_wait_s: Pause = Field(
+        default=30.0, description="Longest wait for a slot, in seconds, where another candidate could serve."
+    )
+    join_grace_s: Pause = Field(
+        default=10.0,
+        description="Seconds for which an answer goes on after its client left without having seen any, "
+        "so that the same request can join it; it ends at once where another one waits. 0: never.",
+    )
+    join_window_s: Pause = Field(
+        default=120.0,
+        description="Seconds for which a finished, undelivered answer awaits the same request. 0: never.",
     )
 
 

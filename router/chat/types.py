@@ -16,12 +16,14 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 __all__ = [
+    "Caller",
     "ChatEvent",
     "ChatRequest",
     "Delta",
     "FinishDelta",
     "FinishReason",
     "JsonValue",
+    "Priority",
     "ReasoningDelta",
     "RefusalDelta",
     "TextDelta",
@@ -53,6 +55,30 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+class Priority(StrEnum):
+    """Whose turn comes first where requests wait for a slot: somebody looks on, or nobody does."""
+
+    INTERACTIVE = "interactive"
+    BACKGROUND = "background"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and how: what a queue must know beside the request itself.
+
+    ``principal`` tells apart those who must not share answers (a digest, never a key); ``may_join``: an
+    identical request of the same principal may be answered by one generation.
+    """
+
+    principal: str = ""
+    request_id: str = ""
+    priority: Priority = Priority.INTERACTIVE
+    may_join: bool = True
+
+
+_NOBODY = Caller()
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """What a client asked for.
@@ -69,6 +95,7 @@ class ChatRequest:
     wire: WireName
     body: Mapping[str, JsonValue]
     body_bytes: int
+    caller: Caller = _NOBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ class Answer:
         return self._running.ttft_s
 
     @property
+    def joined(self) -> str:
+        """The id of the request whose generation this answer shares; empty where it is its own."""
+        return self._running.joined
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Tokens per second after the first; ``None`` where that cannot be known."""
         return self._running.tokens_per_s

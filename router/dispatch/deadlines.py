@@ -32,11 +32,12 @@ def attempt_deadlines(
     is_local: bool,
     expected_wait_s: float = 0.0,
     remaining_s: float | None = None,
+    slot_wait_s: float | None = None,
 ) -> AttemptDeadlines:
     """Return the deadlines of one attempt, in seconds.
 
     ``expected_wait_s`` is the wait for a slot that the provider announces; ``remaining_s`` is what is left
-    of the whole request's time, where other attempts have used some.
+    of the whole request's time, where other attempts have used some. ``slot_wait_s`` is passed on.
     """
     slowest = _SLOWEST_LOCAL_PREFILL if is_local else _SLOWEST_HOSTED_PREFILL
     reading_s = features.prompt_tokens(deployment.tokens_per_character) / slowest
@@ -52,4 +53,5 @@ def attempt_deadlines(
         first_event_s=min(first, total),
         stall_s=min(limits.stall_timeout_s, total),
         total_s=total,
+        slot_wait_s=slot_wait_s,
     )

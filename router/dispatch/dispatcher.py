@@ -20,6 +20,7 @@ from router.clock import Clock
 from router.dispatch.answer import Answer
 from router.dispatch.attempt import Attempt
 from router.dispatch.deadlines import attempt_deadlines
+from router.dispatch.local_slot import joined_first, slot_wait_worth
 from router.dispatch.retry_budget import RetryBudget
 from router.dispatch.running_attempt import RunningAttempt
 from router.dispatch.second_look import second_look
@@ -28,7 +29,7 @@ from router.errors import Exhausted, StreamInterrupted, UpstreamError
 from router.health.classify import classify
 from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.health.tracker import HealthTracker, Permit
-from router.providers.base import Provider
+from router.providers.base import JoiningProvider, Provider
 from router.providers.offline import Network, unless_offline
 from router.routing.candidate import Candidate, RoutingDecision
 from router.routing.exhaustion import exhausted
@@ -64,6 +65,7 @@ class Dispatcher:
         self.clock = clock
         self.network = network
         self.budget = RetryBudget()
+        self._joining = tuple(one for one in providers.values() if isinstance(one, JoiningProvider))
 
     def open(
         self,
@@ -77,6 +79,10 @@ class Dispatcher:
 
         ``decide_again`` says who could be asked once everybody has failed: somebody may be back by then.
         """
+        try:
+            decision = joined_first(decision, request, self._joining)
+        except Exception:  # noqa: BLE001 - a defect of ours costs a shared answer, not the request
+            _log.exception("dispatch.join_failed", request_id=request_id)
         return Dispatch(self, request, decision, request_id, decide_again)
 
 
@@ -246,6 +252,7 @@ class Dispatch:
             is_local=self._catalog.providers[deployment.provider].local,
             expected_wait_s=provider.status().expected_wait_s,
             remaining_s=self._catalog.limits.total_timeout_s - used,
+            slot_wait_s=slot_wait_worth(deployment, self._walk.alternative, self._catalog),
         )
         request = self._request
         if candidate.output_limit is not None:

@@ -20,6 +20,7 @@ from router.dispatch.attempt import Attempt
 from router.dispatch.held_events import HeldEvents
 from router.health.outcome import Outcome, OutcomeKind, Scope
 from router.health.tracker import HealthTracker, Permit
+from router.providers.base import SlotStream
 
 __all__ = ["CLIENT_LEFT", "RunningAttempt"]
 
@@ -74,6 +75,7 @@ class RunningAttempt:
         self._held = HeldEvents()
         self._started_at = clock.wall()
         self._started = clock.monotonic()
+        self._first_content: float | None = None
         self._last_content: float | None = None
         self._reasoned = False
         self._choices: dict[int, bool] = {}
@@ -151,10 +153,22 @@ class RunningAttempt:
                 self._choices.setdefault(delta.choice, False)
                 self._reasoned = self._reasoned or isinstance(delta, ReasoningDelta)
         if event.is_semantic:
-            if self.ttft_s is None:
-                self.ttft_s = now - self._started
-                self._tell_first_event(self.ttft_s)
+            if self._first_content is None:
+                self._first_content = now
+                self._note_first_content(now)
             self._last_content = now
+
+    @property
+    def joined(self) -> str:
+        """The id of the request whose generation this one shares; empty where it is its own."""
+        return self._stream.joined if isinstance(self._stream, SlotStream) else ""
+
+    def _note_first_content(self, now: float) -> None:
+        """Learn how long the model took: not how long its slot was waited for, nor what others began."""
+        waited = self._stream.waited_s if isinstance(self._stream, SlotStream) else 0.0
+        if not self.joined:
+            self.ttft_s = now - self._started - waited
+            self._tell_first_event(self.ttft_s)
 
     def _tell_first_event(self, ttft_s: float) -> None:
         try:
@@ -165,11 +179,11 @@ class RunningAttempt:
     @property
     def tokens_per_s(self) -> float | None:
         """Speed after the first token, from the upstream's own count; ``None`` where it cannot be known."""
-        if self.usage is None or self.ttft_s is None or self._last_content is None:
+        if self.usage is None or self._first_content is None or self._last_content is None or self.joined:
             return None
         # Reasoning that is not shown was done before the first event.
         tokens = self.usage.completion_tokens if self._reasoned else self.usage.output_tokens
-        seconds = self._last_content - self._started - self.ttft_s
+        seconds = self._last_content - self._first_content
         if tokens < _FEWEST_MEASURED_TOKENS or seconds < _SHORTEST_MEASURED_S:
             return None
         return (tokens - 1) / seconds

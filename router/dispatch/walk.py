@@ -26,8 +26,8 @@ class Walk:
     """Goes through a decision's candidates once, in order, within ``max_attempts``.
 
     Others of a provider that is down are put off to the end, where one of them is its second chance: a
-    request must not fail on one lost connection. Where there seems to be no network, those that need none
-    come first.
+    request must not fail on one lost connection. So are those without a free slot, who are well: they wait
+    for it where nobody else is left. Where there seems to be no network, those that need none come first.
     """
 
     def __init__(self, decision: RoutingDecision, catalog: Catalog) -> None:
@@ -39,6 +39,7 @@ class Walk:
         self._stopped = False
         self._second_chances = False
         self._providers_down: set[str] = set()
+        self._spilled: set[str] = set()
         self._heard_from_outside = False
         self._window_too_small = 0
         self.offline = False
@@ -52,6 +53,22 @@ class Walk:
     def has_local_left(self) -> bool:
         """Whether somebody waits who needs no network."""
         return any(self._is_local(candidate) for candidate in self._waiting)
+
+    @property
+    def alternative(self) -> Candidate | None:
+        """Who would be asked in place of a local one without a free slot; ``None`` where there is nobody."""
+        if self.offline:
+            return None
+        for candidate in self._waiting:
+            deployment = self._catalog.deployments.get(candidate.deployment_id)
+            if deployment is None or candidate.last_resort or self._is_local(candidate):
+                continue
+            if (
+                deployment.provider not in self._providers_down
+                and deployment.context_tokens > self._window_too_small
+            ):
+                return candidate
+        return None
 
     def next_candidate(self) -> Candidate | None:
         """Return the next one worth asking, or ``None`` where the walk is over."""
@@ -80,6 +97,10 @@ class Walk:
         if not outcome.try_next:
             self._stopped = True
         self._note_reach(deployment, outcome)
+        spilled = outcome.kind is OutcomeKind.SLOT_BUSY and outcome.scope is Scope.SLOT
+        if spilled and candidate.deployment_id not in self._spilled:
+            self._spilled.add(candidate.deployment_id)
+            self._put_off.append(candidate)
         if outcome.kind is OutcomeKind.CONTEXT_TOO_LONG:
             window = outcome.learned_context_tokens or deployment.context_tokens
             self._window_too_small = max(self._window_too_small, window)

@@ -21,6 +21,7 @@ from router.errors import (
     ContextLengthExceeded,
     GatewayError,
     InvalidRequest,
+    SlotBusy,
     StreamInterrupted,
     TimeoutPhase,
     UpstreamBrokenStream,
@@ -60,6 +61,7 @@ _CLASSES: tuple[tuple[type[GatewayError], OutcomeKind, Scope, float], ...] = (
     (UpstreamBrokenStream, OutcomeKind.BROKEN_STREAM, Scope.MODEL, 1.0),
     (StreamInterrupted, OutcomeKind.BROKEN_STREAM, Scope.MODEL, 1.0),
     (UpstreamEmpty, OutcomeKind.EMPTY_ANSWER, Scope.MODEL, 0.5),
+    (SlotBusy, OutcomeKind.SLOT_BUSY, Scope.SLOT, 0.0),
     (ClientDisconnected, OutcomeKind.CLIENT_LEFT, Scope.NONE, 0.0),
     (ContextLengthExceeded, OutcomeKind.CONTEXT_TOO_LONG, Scope.REQUEST, 0.0),
     (InvalidRequest, OutcomeKind.BAD_REQUEST, Scope.REQUEST, 0.0),
@@ -109,7 +111,8 @@ def _by_class(error: GatewayError | None) -> Outcome | None:
     for kind_of_error, kind, scope, weight in _CLASSES:
         if isinstance(error, kind_of_error):
             goes_on = not isinstance(error, StreamInterrupted | ClientDisconnected)
-            return Outcome(kind, scope, text, breaker_weight=weight, try_next=goes_on)
+            wait = error.retry_after_s if kind is OutcomeKind.SLOT_BUSY else None
+            return Outcome(kind, scope, text, breaker_weight=weight, try_next=goes_on, retry_after_s=wait)
     return None
 
 

@@ -61,7 +61,8 @@ class Outcome:
     how much of a failure this is for the breaker (0: none, 1: full). ``try_next`` says whether another
     candidate may serve the same request. ``ttft_s`` and ``tokens_per_s`` are known for successes only.
     ``bench_from`` says whose figure ``bench_s`` is. ``learned_context_tokens`` is the window that an
-    upstream named when it refused a prompt as too long.
+    upstream named when it refused a prompt as too long. ``retry_after_s`` is when to ask again where nobody
+    is left out meanwhile.
     """
 
     kind: OutcomeKind
@@ -76,6 +77,7 @@ class Outcome:
     duration_s: float | None = None
     bench_from: Provenance = Provenance.GUESSED
     learned_context_tokens: int | None = None
+    retry_after_s: float | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -68,7 +68,9 @@ class Settlement:
         """Apply the one outcome of a permit."""
         if entry.record.provider.local:
             outcome = classify_for_local(outcome)
-        if outcome.kind in _SILENT:
+        spilled = outcome.kind is OutcomeKind.SLOT_BUSY and outcome.bench_s <= 0.0
+        if spilled or outcome.kind in _SILENT:
+            # One that was sent elsewhere rather than let wait has not failed either.
             self.release(entry)
         elif outcome.succeeded:
             self._succeed(entry, outcome, now)

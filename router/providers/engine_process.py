@@ -109,6 +109,15 @@ class EngineProcess:
         async with self._changed:
             await self._changed.wait_for(lambda: self.phase is phase)
 
+    async def until_settled(self) -> None:
+        """Wait until the engine is ready, or nothing speaks for its becoming so soon."""
+        async with self._changed:
+            await self._changed.wait_for(self._is_settled)
+
+    def _is_settled(self) -> bool:
+        hopeless = self.phase is EnginePhase.PAUSED and self._pauses.failures > 1
+        return self.phase in {EnginePhase.READY, EnginePhase.STOPPED} or hopeless
+
     async def _life_without_defects(self) -> str:
         try:
             return await self._one_life()

@@ -107,11 +107,15 @@ def output_limit(
 def is_last_resort(exclusion: Exclusion) -> bool:
     """Whether one left out may be asked all the same rather than fail the request.
 
-    Only guesses of our own may be overruled: an open breaker, a probe under way, a busy slot. What the
-    upstream itself said (a rate limit, no balance, a refused key) stands.
+    Only guesses of our own may be overruled: an open breaker, a probe under way, a busy slot, an engine that
+    starts (it is waited for). What the upstream itself said (a rate limit, no balance, a refused key)
+    stands.
     """
-    return exclusion.reason is ExclusionReason.BREAKER_OPEN or (
-        exclusion.reason is ExclusionReason.BENCHED and exclusion.bench_kind is OutcomeKind.SLOT_BUSY
+    busy = exclusion.bench_kind is OutcomeKind.SLOT_BUSY
+    return (
+        exclusion.reason is ExclusionReason.BREAKER_OPEN
+        or (exclusion.reason is ExclusionReason.BENCHED and busy)
+        or (exclusion.reason is ExclusionReason.NOT_READY and (busy or exclusion.bench_kind is None))
     )
 
 
@@ -161,7 +165,9 @@ def _held_back(deployment_id: str, health: DeploymentHealth, now: float) -> Excl
     if not health.ready:
         until = now + health.expected_wait_s if health.expected_wait_s > 0 else None
         detail = health.unconfigured_reason or "its provider is not ready yet"
-        return Exclusion(deployment_id, ExclusionReason.NOT_READY, detail, until)
+        benched = health.bench_until is not None and health.bench_until > now
+        kind = health.bench_kind if benched else None
+        return Exclusion(deployment_id, ExclusionReason.NOT_READY, detail, until, kind)
     until = health.bench_until
     if until is not None and until > now:
         detail = f"until {_clock_text(until)}: {health.bench_reason or 'no reason kept'}"

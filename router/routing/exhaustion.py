@@ -176,6 +176,7 @@ def _soonest(exclusions: Iterable[Exclusion], outcomes: dict[str, Outcome], now:
         entry.until - now for entry in exclusions if entry.until is not None and entry.reason in _PASSING
     ]
     waits += [outcome.bench_s for outcome in outcomes.values() if outcome.bench_s > 0]
+    waits += [one.retry_after_s for one in outcomes.values() if one.retry_after_s is not None]
     return float(math.ceil(max(_LEAST_RETRY_AFTER_S, min(waits)))) if waits else None
 
 

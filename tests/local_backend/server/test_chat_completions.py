@@ -203,3 +203,13 @@ async def test_the_openai_client_reads_plain_and_streamed_answers() -> None:
 
     assert plain.choices[0].message.content == "yz"
     assert "".join(deltas) == "yz"
+
+
+async def test_a_bound_that_is_to_fit_is_cut_to_the_windows_room() -> None:
+    async with serving(context=12) as served:
+        fits = await served.chat("abcd", max_tokens=9, fit_max_tokens=True)
+        short = await served.chat("abcd", max_tokens=3, fit_max_tokens=True)
+
+    assert fits.json()["usage"]["completion_tokens"] == 8
+    assert fits.json()["choices"][0]["finish_reason"] == "length"
+    assert short.json()["usage"]["completion_tokens"] == 3

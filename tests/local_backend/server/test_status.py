@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
+import anyio
 import pytest
 
 from local_backend.config import ServerConfig
 from local_backend.engine.loading import LoadedModel
 from local_backend.errors import BadModelFile
-from tests.local_backend.counting_model import counting_model
+from tests.local_backend.counting_model import CountingKernels, counting_model
 from tests.local_backend.server.served import serving
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +29,22 @@ async def test_health_tells_of_the_model_and_its_load() -> None:
     assert body["slots"] == {"total": 1, "busy": 0}
     assert body["queue"] == {"waiting": 0, "limit": 3}
     assert {"prefill_tok_s", "decode_tok_s", "estimated_wait_s"} <= body.keys()
+
+
+async def test_health_tells_how_far_the_running_request_is() -> None:
+    kernels = CountingKernels()
+    kernels.gate = threading.Semaphore(0)
+    async with serving(kernels, over_socket=True) as served, anyio.create_task_group() as group:
+        group.start_soon(partial(served.chat, "abcdef", max_tokens=5))
+        await served.until_open(1)
+        with anyio.fail_after(20):
+            while (running := (await served.client.get("/health")).json()["running"]) is None:
+                await anyio.lowlevel.checkpoint()
+        kernels.gate.release(1000)
+
+        assert running["remaining"] == 5
+        assert running["prompt_tokens"] == 6
+        assert running["computed"] <= running["prompt_tokens"]
 
 
 async def test_while_loading_everything_but_health_answers_503_and_says_when() -> None:

@@ -350,12 +350,13 @@ def test_everybody_is_candidate_or_exclusion_once_and_only_last_resorts_are_held
         one, state = by_id[candidate.deployment_id], known[candidate.deployment_id]
         assert one.enabled
         assert state.configured
-        assert state.ready
+        assert state.ready or candidate.last_resort
         assert one.capabilities.tools or not tools
         assert 0.0 <= candidate.score.total <= 1.0
         held = (
             (state.bench_until or 0) > NOW
             or state.probing
+            or not state.ready
             or (
                 state.breaker is BreakerState.OPEN
                 and (state.breaker_until is None or state.breaker_until > NOW)
