@@ -256,6 +256,13 @@ class Judge:
             error = UpstreamTimeout(f"no verdict within {self._timeout_s:g} s", phase=TimeoutPhase.TOTAL)
         except GatewayError as raised:
             error = raised
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody asked for it: the adapter was cancelled from within.
+            _log.exception("judge.provider_defect", deployment=deployment.id)
+            return _DEFECT
         except Exception:  # noqa: BLE001 - whatever an adapter raises, the request goes on
             _log.exception("judge.provider_defect", deployment=deployment.id)
             return _DEFECT

@@ -231,3 +231,18 @@ def test_who_may_not_judge_is_told_with_the_reason() -> None:
         "near": "on this machine",
         "gone": "not in the catalog",
     }
+
+
+@pytest.mark.parametrize(
+    "defect", [RuntimeError("a defect"), asyncio.CancelledError()], ids=["error", "stray"]
+)
+@pytest.mark.parametrize("step", ["at once", "within its answer"])
+async def test_a_defect_in_an_adapter_is_nobodys_end(defect: BaseException, step: str) -> None:
+    provider = FakeProvider((defect,) if step == "at once" else (text('{"seal"'), defect))
+    judge = judge_of(judging(make_catalog(make_deployment("a", "cloud")), "a"), provider)
+
+    first, second = await named(judge), await named(judge)
+
+    assert (first.why, second.why) == ("gateway_defect", "judge_unavailable")
+    assert provider.open_streams == 0
+    assert judge.status().lane.in_flight == 0
