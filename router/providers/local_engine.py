@@ -20,7 +20,7 @@ import orjson
 from router.catalog.catalog import Deployment, EngineLaunch
 from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
-from router.errors import UpstreamError, UpstreamStatus
+from router.errors import UpstreamBrokenStream, UpstreamError, UpstreamStatus, UpstreamUnreachable
 from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
 from router.providers.engine_process import EngineAddress, EnginePhase, EngineProcess
@@ -39,6 +39,7 @@ _LOADING_RETRY_S: Final = 5.0
 # How long a request that nobody else can serve is held while the engine starts or loads.
 _HELD_WHILE_LOADING_S: Final = 60.0
 _LOOK_EVERY_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.1
 _LOOK_TIMEOUT_S: Final = 2.0
 _LEAST_S: Final = 0.001
 
@@ -59,6 +60,7 @@ class LocalEngineProvider:
             JoinRules(launch.join_grace_s, launch.join_window_s),
             is_contended=lambda: self._lane.is_contended,
         )
+        self._doubted = False
         self._task: asyncio.Task[object] | None = None
 
     async def run(self) -> None:
@@ -177,7 +179,7 @@ class LocalEngineProvider:
             most_s=deadlines.total_s,
             gives_way=lambda: not generation.readers,
         ) as place:
-            address = self._address() or await self._until_ready(deadlines)
+            address = await self._ready_address(deadlines)
             self._memory.remember(known)
             waited = self._clock.monotonic() - began
             generation.waited_s, generation.has_slot = waited, True
@@ -188,27 +190,56 @@ class LocalEngineProvider:
                 body=chat_body(bounded, deployment),
                 keys=ProviderKeys({"engine": address.token}),
             )
-            async with aclosing(exchange(self._client, call, left, self._clock)) as events:
-                async for event in events:
-                    place.observe(event, self._clock.monotonic())
-                    yield event
+            try:
+                async with aclosing(exchange(self._client, call, left, self._clock)) as events:
+                    async for event in events:
+                        place.observe(event, self._clock.monotonic())
+                        yield event
+            except (UpstreamUnreachable, UpstreamBrokenStream):
+                # Whoever is next must not run into the same closed door.
+                self._doubted = True
+                raise
             self._lane.complete(place)
 
     def _address(self) -> EngineAddress | None:
         return self.process.address if self.process.phase is EnginePhase.READY else None
 
-    async def _until_ready(self, deadlines: AttemptDeadlines) -> EngineAddress:
-        """Wait while the engine starts; whoever could go elsewhere does not wait."""
+    async def _ready_address(self, deadlines: AttemptDeadlines) -> EngineAddress:
+        """Return where the engine is spoken to; waits while it starts, unless others could serve."""
+        address = self._address()
+        if address is not None and await self._lives(address):
+            return address
         if deadlines.slot_wait_s is None:
             try:
                 async with asyncio.timeout(min(_HELD_WHILE_LOADING_S, deadlines.total_s)):
-                    await self.process.until_settled()
+                    return await self._until_ready()
             except TimeoutError:
                 pass
-        address = self._address()
-        if address is None:
-            raise self._loading()
-        return address
+        raise self._loading()
+
+    async def _until_ready(self) -> EngineAddress:
+        while True:
+            await self.process.until_settled()
+            address = self._address()
+            if address is None:
+                raise self._loading()
+            if await self._lives(address):
+                return address
+            # It is gone, and its end is about to be noticed.
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _lives(self, address: EngineAddress) -> bool:
+        """Whether the engine answers, where the last request gave reason to doubt it."""
+        if self._doubted:
+            self._doubted = not await self._answers(address)
+        return not self._doubted
+
+    async def _answers(self, address: EngineAddress) -> bool:
+        try:
+            response = await self._client.get(_health_of(address), timeout=_LOOK_TIMEOUT_S)
+        except httpx.HTTPError:
+            return False
+        return response.is_success
 
     def _loading(self) -> UpstreamStatus:
         return UpstreamStatus(
@@ -234,9 +265,7 @@ class LocalEngineProvider:
 
     async def _figures(self, address: EngineAddress) -> EngineFigures | None:
         try:
-            response = await self._client.get(
-                f"{address.url.removesuffix('/v1')}/health", timeout=_LOOK_TIMEOUT_S
-            )
+            response = await self._client.get(_health_of(address), timeout=_LOOK_TIMEOUT_S)
             body = orjson.loads(response.content)
         except (httpx.HTTPError, orjson.JSONDecodeError):
             return None
@@ -279,6 +308,10 @@ async def _beginning(events: AsyncGenerator[ChatEvent]) -> list[ChatEvent]:
     except UpstreamError:
         return []
     return beginning
+
+
+def _health_of(address: EngineAddress) -> str:
+    return f"{address.url.removesuffix('/v1')}/health"
 
 
 def _bounded(request: ChatRequest, deployment: Deployment) -> ChatRequest:
