@@ -15,6 +15,7 @@ from router.chat.types import ChatEvent
 from router.errors import UpstreamError
 from router.providers.answer_reader import AnswerReader
 from router.providers.attempt_timer import AttemptTimer
+from router.providers.upstream_client import ByteSource
 
 __all__ = ["read_answer"]
 
@@ -22,19 +23,19 @@ _DRAIN_S: Final = 0.1
 
 
 async def read_answer(
-    chunks: AsyncGenerator[bytes], reader: AnswerReader, timer: AttemptTimer
+    source: ByteSource, reader: AnswerReader, timer: AttemptTimer
 ) -> AsyncGenerator[ChatEvent]:
-    """Yield the events of the answer that ``chunks`` holds; closing closes ``chunks``.
+    """Yield the events of the answer that ``source`` holds; closing closes ``source``.
 
     Raises
     ------
     UpstreamError
-        What ``chunks`` or ``reader`` raise, and :class:`~router.errors.UpstreamTimeout`.
+        What ``source`` or ``reader`` raise, and :class:`~router.errors.UpstreamTimeout`.
 
     """
     loop = asyncio.get_running_loop()
-    async with aclosing(chunks):
-        while not reader.done and (chunk := await _next_chunk(chunks, reader, timer)) is not None:
+    async with aclosing(source):
+        while not reader.done and (chunk := await _next_chunk(source, reader, timer)):
             for event in reader.feed(chunk):
                 yield event
                 if event.deltas:
@@ -47,34 +48,30 @@ async def read_answer(
         for event in reader.end():
             yield event
         if reader.done:
-            await _drain(chunks)
+            await _drain(source, loop.time() + _DRAIN_S)
 
 
-async def _next_chunk(
-    chunks: AsyncGenerator[bytes], reader: AnswerReader, timer: AttemptTimer
-) -> bytes | None:
-    """Return the next bytes, or ``None`` at the end of the body.
+async def _next_chunk(source: ByteSource, reader: AnswerReader, timer: AttemptTimer) -> bytes:
+    """Return the next bytes, empty at the end of the body.
 
     Whatever breaks after every choice has ended breaks nothing: it is the end of the body too.
     """
     when, phase = timer.next_deadline()
     try:
-        async with asyncio.timeout_at(when):
-            return await anext(chunks, None)
+        return await source.read(when)
     except TimeoutError as error:
         if reader.finished:
-            return None
+            return b""
         raise timer.error(phase) from error
     except UpstreamError:
         if reader.finished:
-            return None
+            return b""
         raise
 
 
-async def _drain(chunks: AsyncGenerator[bytes]) -> None:
+async def _drain(source: ByteSource, until: float) -> None:
     """Read the little that follows ``[DONE]``, so that the connection can be used again."""
     try:
-        async with asyncio.timeout(_DRAIN_S):
-            await anext(chunks, None)
+        await source.read(until)
     except (TimeoutError, UpstreamError):
         return

@@ -39,6 +39,7 @@ from router.providers.attempt_timer import AttemptTimer
 from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
 from router.providers.openai_compatible import chat_body
+from router.providers.upstream_client import GeneratedBytes
 
 __all__ = ["REQUIRED_ENVIRONMENT", "LiteLLMProvider"]
 
@@ -122,7 +123,7 @@ class LiteLLMProvider:
         timer = AttemptTimer(deadlines, asyncio.get_running_loop().time())
         arguments = self._arguments(request, deployment, deadlines, key_label)
         chunks = await self._call(library, arguments, timer)
-        async with aclosing(read_answer(chunks, AnswerReader(self._keys), timer)) as events:
+        async with aclosing(read_answer(GeneratedBytes(chunks), AnswerReader(self._keys), timer)) as events:
             async for event in events:
                 yield event
 

@@ -17,7 +17,8 @@ from router.chat.types import ChatEvent, ChatRequest
 from router.clock import Clock
 from router.providers.base import AttemptDeadlines, ProviderStatus
 from router.providers.credentials import ProviderKeys
-from router.providers.exchange import UpstreamCall, exchange
+from router.providers.exchange import exchange
+from router.providers.upstream_client import UpstreamCall, UpstreamClient
 
 __all__ = ["OpenAICompatibleProvider", "chat_body", "chat_headers"]
 
@@ -54,7 +55,12 @@ class OpenAICompatibleProvider:
     """One account at an upstream of OpenAI's wire. The client is this provider's own, and closed with it."""
 
     def __init__(
-        self, entry: ProviderEntry, *, keys: ProviderKeys, client: httpx.AsyncClient, clock: Clock
+        self,
+        entry: ProviderEntry,
+        *,
+        keys: ProviderKeys,
+        client: UpstreamClient | httpx.AsyncClient,
+        clock: Clock,
     ) -> None:
         if not entry.base_url:
             raise ValueError(f"provider {entry.name}: the kind {entry.kind} needs a base_url")

@@ -20,6 +20,7 @@ from router.clock import Clock
 from router.errors import ConfigurationError, ConfigurationProblem, SourcePosition
 from router.providers.base import Provider
 from router.providers.credentials import ProviderKeys
+from router.providers.direct_client import DirectClient
 from router.providers.engine_command import engine_command
 from router.providers.engine_process import EngineProcess
 from router.providers.litellm_library import LiteLLMProvider
@@ -28,7 +29,8 @@ from router.providers.openai_compatible import OpenAICompatibleProvider
 from router.providers.restart_pauses import RestartPauses
 from router.providers.script import parse_script
 from router.providers.scripted import ScriptedProvider
-from router.providers.transport import make_client
+from router.providers.transport import SharedTls, make_client
+from router.providers.upstream_client import HttpxClient, UpstreamClient
 
 __all__ = ["ProviderSurroundings", "build_provider", "build_providers"]
 
@@ -50,6 +52,7 @@ class ProviderSurroundings:
     child_environment: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
     transport: httpx.AsyncBaseTransport | None = None
     rng: random.Random = field(default_factory=random.Random)
+    tls: SharedTls = field(default_factory=SharedTls)
 
 
 Builder: TypeAlias = Callable[[ProviderEntry, ProviderSurroundings], Provider]
@@ -90,9 +93,18 @@ def _openai(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provide
     return OpenAICompatibleProvider(
         entry,
         keys=_keys_of(entry, surroundings),
-        client=make_client(transport=surroundings.transport),
+        client=_client(entry, surroundings),
         clock=surroundings.clock,
     )
+
+
+def _client(entry: ProviderEntry, surroundings: ProviderSurroundings) -> UpstreamClient:
+    if surroundings.transport is not None:
+        return HttpxClient(make_client(transport=surroundings.transport))
+    if (entry.base_url or "").startswith("https:"):
+        # Now, not while the first request waits.
+        surroundings.tls.context()
+    return DirectClient(surroundings.tls)
 
 
 def _scripted(entry: ProviderEntry, surroundings: ProviderSurroundings) -> Provider:

@@ -29,8 +29,10 @@ from router.errors import (
 )
 from router.providers.base import AttemptDeadlines
 from router.providers.credentials import ProviderKeys
+from router.providers.direct_client import DirectClient
 from router.providers.openai_compatible import OpenAICompatibleProvider
 from router.providers.transport import make_client
+from router.providers.upstream_client import HttpxClient, UpstreamClient
 from tests.fakes.provider import make_deployment, make_request
 from tests.fakes.upstream import FakeUpstream
 
@@ -41,10 +43,21 @@ DEPLOYMENT = make_deployment("d", "p", upstream_model="upstream-name", max_outpu
 SECRET = "topsecret-key-1"
 
 
+def new_client() -> UpstreamClient:
+    return DirectClient()
+
+
+@pytest.fixture(params=["direct", "httpx"], autouse=True)
+def _each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold both clients to the same behaviour."""
+    if request.param == "httpx":
+        monkeypatch.setattr(request.module, "new_client", lambda: HttpxClient(make_client()))
+
+
 def provider_for(url: str, **fields: object) -> OpenAICompatibleProvider:
     entry = ProviderEntry("p", ProviderKind.OPENAI, url, key_env=("P_KEY",), **fields)  # type: ignore[arg-type]
     keys = ProviderKeys({"P_KEY": SECRET, "P_KEY_2": "topsecret-key-2"})
-    return OpenAICompatibleProvider(entry, keys=keys, client=make_client(), clock=SystemClock())
+    return OpenAICompatibleProvider(entry, keys=keys, client=new_client(), clock=SystemClock())
 
 
 @asynccontextmanager
@@ -347,7 +360,10 @@ async def test_a_base_url_that_is_none_is_said_so() -> None:
 @respx.mock
 async def test_a_connection_that_times_out_is_a_connect_timeout() -> None:
     respx.post("http://p.test/v1/chat/completions").mock(side_effect=httpx.ConnectTimeout("slow"))
-    provider = provider_for("http://p.test/v1")
+    entry = ProviderEntry("p", ProviderKind.OPENAI, "http://p.test/v1")
+    provider = OpenAICompatibleProvider(
+        entry, keys=ProviderKeys({}), client=make_client(), clock=SystemClock()
+    )
     with pytest.raises(UpstreamTimeout) as caught:
         await ask(provider)
     await provider.aclose()
