@@ -20,6 +20,7 @@ from local_backend.model.vocabulary import TokenizerModel, TokenKind, Vocabulary
 __all__ = ["Tokenizer"]
 
 _SPACE = "\u2581"  # SentencePiece's visible space
+_BEGINNING = 3
 _HIDDEN_KINDS = frozenset({TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED, TokenKind.UNDEFINED})
 
 Fragment: TypeAlias = "str | int"
@@ -39,6 +40,7 @@ class Tokenizer:
             vocabulary.kinds, (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.UNKNOWN)
         ).nonzero()[0]
         self._special = sorted((int(token) for token in special), key=lambda t: -len(vocabulary.tokens[t]))
+        self._beginnings = frozenset(vocabulary.tokens[token][:_BEGINNING] for token in self._special)
 
     @property
     def size(self) -> int:
@@ -103,10 +105,14 @@ class Tokenizer:
 
     def _fragments(self, text: str, parse_special: bool) -> Sequence[Fragment]:
         fragments: list[Fragment] = [text] if text else []
-        for token in self._special:
+        # Some vocabularies have thousands of special tokens that begin alike; most texts have few beginnings.
+        present = {beginning for beginning in self._beginnings if beginning in text}
+        for token in self._special if present else ():
+            spelling = self.vocabulary.tokens[token]
+            if spelling[:_BEGINNING] not in present:
+                continue
             if not parse_special and self.vocabulary.kinds[token] != TokenKind.USER_DEFINED:
                 continue
-            spelling = self.vocabulary.tokens[token]
             if spelling in text:
                 fragments = [piece for part in fragments for piece in _cut(part, spelling, token)]
         return fragments
