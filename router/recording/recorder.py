@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_random
 
 from router.recording.records import RequestRecord
 
@@ -126,22 +127,25 @@ class Recorder:
 
     async def _write(self, batch: Sequence[RequestRecord]) -> None:
         self._in_hand = len(batch)
-        delays = iter(self._retry_delays_s)
-        while True:
-            try:
-                await self._sink(batch)
-            except Exception as error:  # noqa: BLE001 - recording never takes anything down with it
-                self._degrade(str(error))
-                delay = next(delays, None)
-                if delay is None or self._closing:
-                    self._lose(len(batch), str(error))
-                    break
-                await asyncio.sleep(delay)
-            else:
-                self._written += len(batch)
-                self._recover()
-                break
+        trying = AsyncRetrying(
+            # Several gateways that lost one database should not all come back to it at once.
+            wait=wait_chain(*(wait_random(delay / 2, delay) for delay in (*self._retry_delays_s, 0.0))),
+            stop=self._gives_up,
+            after=lambda attempt: self._degrade(str(attempt.outcome and attempt.outcome.exception())),
+            sleep=asyncio.sleep,
+            reraise=True,
+        )
+        try:
+            await trying(self._sink, batch)
+        except Exception as error:  # noqa: BLE001 - recording never takes anything down with it
+            self._lose(len(batch), str(error))
+        else:
+            self._written += len(batch)
+            self._recover()
         self._in_hand = 0
+
+    def _gives_up(self, writing: RetryCallState) -> bool:
+        return self._closing or writing.attempt_number > len(self._retry_delays_s)
 
     def _degrade(self, reason: str) -> None:
         if self._degraded is None:

@@ -85,7 +85,7 @@ def check_failure(world: ChaosWorld, story: Story, error: Exhausted, tally: Tall
         )
         # A breaker's guess is only overruled as long as the budget lasts.
         dry = not world.gateway._dispatcher.budget.has_any(ended)
-        if not (stated or (guessed and dry and len(asked) >= 3)):
+        if not (stated or (guessed and dry and len(story.dispatch.attempts) >= 3)):
             tally.wrong.append(f"{story.request_id}: {name} was well and not asked: {exclusion}")
     if error.http_status not in {400, 429, 502, 503, 404}:
         tally.wrong.append(f"{story.request_id}: status {error.http_status}")
