@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from dataclasses import replace
 
 from local_backend.commands.options import add_model
+from local_backend.gguf.format import GGMLType
+from local_backend.kernels.native import computes
 from local_backend.model.default_model import resolve_model
 from local_backend.model.inspection import inspect_model
 
@@ -38,5 +41,8 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def run(arguments: argparse.Namespace) -> int:
     """Read and print."""
     inspection = inspect_model(resolve_model(arguments.model))
+    types = (use.type for use in inspection.tensor_types)
+    slow = tuple(name for name in types if not computes(GGMLType[name]))
+    inspection = replace(inspection, slow_types=slow)
     sys.stdout.write((inspection.to_json() if arguments.json else inspection.to_text()) + "\n")
     return 0

@@ -31,7 +31,7 @@ from local_backend.model.weights import TensorRole, Weight
 if TYPE_CHECKING:
     from local_backend import _native
 
-__all__ = ["InstructionSet", "NativeKernels", "NativeLayer", "available_sets"]
+__all__ = ["InstructionSet", "NativeKernels", "NativeLayer", "available_sets", "computes"]
 
 InstructionSet: TypeAlias = Literal["", "scalar", "avx2", "avx512"]
 
@@ -75,6 +75,14 @@ def available_sets() -> list[str]:
     """Instruction sets that this machine can run, best first. Raises NativeUnavailable."""
     sets: list[str] = _module().available_sets()
     return sets
+
+
+def computes(kind: GGMLType) -> bool:
+    """Whether matrices of a block type can be computed with here; never without the compiled module."""
+    try:
+        return bool(_module().supports(int(kind)))
+    except NativeUnavailable:
+        return False
 
 
 class NativeKernels:

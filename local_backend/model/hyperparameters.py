@@ -37,6 +37,7 @@ _MOST_EXPERTS = 4096
 _MOST_WIDTH = 1 << 24
 _MOST_HEADS = 1 << 14
 _MOST_HEAD_DIMENSION = 1 << 13
+_MOST_WINDOW = (1 << 31) - 1
 _DEFAULT_THETA = 10_000.0
 _GATING_FUNCTIONS = {
     1: GatingFunction.SOFTMAX,
@@ -140,7 +141,7 @@ class _Reader:
         window_key = self._key("attention.sliding_window")
         if pattern is None:
             return [None] * layers
-        window = metadata.optional_integer(window_key, most=1 << 31) or None
+        window = metadata.optional_integer(window_key, most=_MOST_WINDOW) or None
         if window is None:
             if pattern.is_required:
                 metadata.fail(window_key, f"is missing or zero; {self._family.architecture} has a window")

@@ -45,7 +45,8 @@ class ModelInspection:
     """A model file in numbers. ``None`` stands for what the file does not say.
 
     ``active_parameters`` are those a token is computed with: all but the experts not chosen.
-    ``unsupported`` names what this engine lacks for the model; empty means that it runs.
+    ``unsupported`` names what this engine lacks for the model; empty means that it runs. ``slow_types`` are
+    block types that only the NumPy reference computes; whoever knows the kernels fills them in.
     """
 
     path: str
@@ -67,6 +68,7 @@ class ModelInspection:
     has_chat_template: bool
     tensor_types: tuple[TypeUse, ...]
     unsupported: tuple[str, ...]
+    slow_types: tuple[str, ...] = ()
 
     @property
     def is_supported(self) -> bool:
@@ -93,7 +95,7 @@ class ModelInspection:
             ("context", f"{_known(self.context_tokens)} tokens"),
             ("vocabulary", f"{self.vocabulary_size} tokens, tokenizer {self.tokenizer}"),
             ("chat template", "in the file" if self.has_chat_template else "none in the file"),
-            ("runs here", "yes" if self.is_supported else "no: " + "; ".join(self.unsupported)),
+            ("runs here", self._runs_text()),
         ]
         types = [("type", "tensors", "parameters", "bytes")]
         types += [
@@ -101,6 +103,13 @@ class ModelInspection:
             for use in self.tensor_types
         ]
         return table_text(rows) + "\n\n" + table_text(types, right=frozenset({1, 2, 3}))
+
+    def _runs_text(self) -> str:
+        if self.unsupported:
+            return "no: " + "; ".join(self.unsupported)
+        if self.slow_types:
+            return f"yes, but slowly: there are no native kernels for {', '.join(self.slow_types)}"
+        return "yes"
 
     def _files_text(self) -> str:
         return f" in {self.files} files" if self.files > 1 else ""

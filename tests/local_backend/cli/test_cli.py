@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from local_backend.cli import build_parser, main
+from local_backend.commands import inspect_model
+from local_backend.gguf.format import GGMLType
 from tests.local_backend.tiny_gguf import ARCHITECTURES, gguf_bytes, tiny_model, write_tiny_model
 
 
@@ -159,6 +161,17 @@ def test_every_command_explains_itself_with_examples(
     assert stopped.value.code == 0
     assert f"roundhouse engine {command}" in text
     assert "examples:" in text
+
+
+def test_inspect_names_block_types_that_only_the_reference_computes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", "gemma3", GGMLType.Q4_1)
+    monkeypatch.setattr(inspect_model, "computes", lambda kind: kind is GGMLType.F32)
+
+    assert main(["inspect", str(path)]) == 0
+    assert "yes, but slowly: there are no native kernels for Q4_1" in capsys.readouterr().out
+    assert run_json(capsys, "inspect", str(path), "--json")["slow_types"] == ["Q4_1"]
 
 
 def test_a_header_is_read_without_the_server_and_the_tokenizer(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ def test_windows_follow_the_pattern_of_the_family_or_of_the_file() -> None:
         windows("gpt-oss", attention__sliding_window=None)
     with pytest.raises(BadModelFile, match=r"sliding_window_pattern: has 2 entries"):
         windows("gpt-oss", attention__sliding_window_pattern=(True, False))
+    with pytest.raises(BadModelFile, match=r"sliding_window: is 4294967295"):
+        windows("gemma3", attention__sliding_window=(1 << 32) - 1)
 
 
 def test_layers_with_a_window_may_rotate_by_a_base_of_their_own() -> None:
