@@ -100,7 +100,7 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
     # Imported late, so that a wrong flag or a taken port is said at once.
     from router.app import build_roundhouse
     from router.commands.banner import banner
-    from router.commands.server import AnnouncingServer, server_config
+    from router.commands.server import AnnouncingServer, server_config, settle_memory
     from router.providers.litellm_library import REQUIRED_ENVIRONMENT
     from router.recording.log_setup import configure_logging
 
@@ -117,6 +117,7 @@ def _serve(settings: Settings, catalog: Catalog, listener: socket.socket) -> int
     port = listener.getsockname()[1]
 
     def announce() -> None:
+        settle_memory()
         sys.stdout.write(banner(settings, catalog, roundhouse.gateway.snapshot(), port))
         sys.stdout.flush()
 

@@ -6,6 +6,7 @@ Knows sockets and signals; not what is served.
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["AnnouncingServer", "server_config"]
+__all__ = ["AnnouncingServer", "server_config", "settle_memory"]
 
 _CUT_AFTER_S = 2
+_YOUNG_OBJECTS = 20_000
 
 
 def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
@@ -27,12 +29,25 @@ def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Nothing here reads the client's address, and every request would pay for the rewriting.
+        proxy_headers=False,
         ws="none",
         lifespan="on",
         timeout_keep_alive=75,
         # Streams are ended in words after grace_s; what is still open after that is cut.
         timeout_graceful_shutdown=round(grace_s) + _CUT_AFTER_S,
     )
+
+
+def settle_memory() -> None:
+    """Tell the garbage collector that what is there at the start stays.
+
+    Requests make thousands of short-lived objects and hardly a cycle: with the defaults a tenth of all time
+    goes into looking through the modules and the catalog again and again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
 
 
 class AnnouncingServer(uvicorn.Server):
