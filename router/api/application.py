@@ -33,7 +33,7 @@ __all__ = ["build_api"]
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 _SHOWN_HEADERS = (
-    *(f"x-roundhouse-{name}" for name in ("candidate", "attempts", "request-id", "task")),
+    *(f"x-roundhouse-{name}" for name in ("candidate", "attempts", "request-id", "task", "joined")),
     "retry-after",
 )
 

@@ -71,7 +71,7 @@ def _chat() -> dict[str, Any]:
         "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}},
         "headers": {
             f"x-roundhouse-{name}": {"schema": {"type": "string"}}
-            for name in ("candidate", "attempts", "request-id", "task")
+            for name in ("candidate", "attempts", "request-id", "task", "joined")
         },
     }
     return _operation("chat_completions", "Have a chat answered by the best candidate", answer)

@@ -25,6 +25,8 @@ Source: TypeAlias = Callable[[Generation], AsyncGenerator[ChatEvent]]
 """Generates the answer; notes in the generation when it has its slot."""
 
 _MOST_KEPT: Final = 16
+# Closing a connection takes no time; one whose closing hangs must not hold whoever leaves.
+_CLOSING_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Generations:
         if task is not None and generation not in self._timers:
             # Shielded: in a cancelled scope the wait would end at once, before the connection is closed.
             with anyio.CancelScope(shield=True):
-                await asyncio.wait({task})
+                await asyncio.wait({task}, timeout=_CLOSING_S)
 
     def give_way(self) -> None:
         """End what nobody reads and still has a slot: somebody waits for it."""

@@ -253,15 +253,20 @@ class LocalEngineProvider:
         self._generations.give_way()
 
     async def _watch(self) -> None:
-        """Ask the engine how far it is, once a second while somebody has its slot."""
+        """Ask the engine how far it is, once a second while somebody has its slot, and once afterwards."""
         while True:
             await self._lane.until_busy()
-            address = self._address()
-            if address is not None:
-                figures = await self._figures(address)
-                if figures is not None:
-                    self._lane.take_figures(figures)
+            await self._look()
             await asyncio.sleep(_LOOK_EVERY_S)
+            if not self._lane.in_flight:
+                # Short answers are over before anything was measured of them.
+                await self._look()
+
+    async def _look(self) -> None:
+        address = self._address()
+        figures = await self._figures(address) if address is not None else None
+        if figures is not None:
+            self._lane.take_figures(figures)
 
     async def _figures(self, address: EngineAddress) -> EngineFigures | None:
         try:

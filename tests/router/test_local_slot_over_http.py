@@ -166,7 +166,7 @@ async def test_leaving_before_the_first_token_closes_it_too(
 
 
 async def test_a_resent_request_gets_the_answer_that_was_begun(tmp_path: Path) -> None:
-    async with house(tmp_path, prefill=1.0) as running, asyncio.TaskGroup() as group:
+    async with house(tmp_path, prefill=0.6) as running, asyncio.TaskGroup() as group:
         first = Client(running, group, "the same", authorization="Bearer one", x_request_id="first-1")
         await until(running, 5, open=1)
         await first.leave()
