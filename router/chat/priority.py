@@ -36,8 +36,7 @@ def priority_of(body: Mapping[str, JsonValue], stated: str = "") -> Priority:
 
     An unknown word counts as nothing said: a queue's order is not worth a refusal.
     """
-    word = stated.strip().lower()
-    if word in set(Priority):
+    if stated and (word := stated.strip().lower()) in set(Priority):
         return Priority(word)
     if body.get("tools"):
         return Priority.INTERACTIVE

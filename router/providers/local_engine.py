@@ -243,7 +243,7 @@ class LocalEngineProvider:
 
     def _loading(self) -> UpstreamStatus:
         return UpstreamStatus(
-            self.process.detail,
+            self.process.detail or "the engine does not answer",
             upstream_status=_UNAVAILABLE,
             upstream_code="engine_loading",
             retry_after_s=_LOADING_RETRY_S,
