@@ -86,7 +86,8 @@ def build_health_routes(
     @routes.get("/metrics")
     async def prometheus() -> Response:
         """Return the metrics in Prometheus' text format."""
-        return Response(metrics.render(gateway.snapshot(), recorder.status()), media_type=CONTENT_TYPE)
+        text = metrics.render(gateway.snapshot(), recorder.status(), _lanes(statuses()))
+        return Response(text, media_type=CONTENT_TYPE)
 
     return routes
 
@@ -189,6 +190,10 @@ def _engines(catalog: Catalog, statuses: Mapping[str, ProviderStatus]) -> list[d
         for one in engines
         if (status := statuses.get(one.name)) is not None
     ]
+
+
+def _lanes(statuses: Mapping[str, ProviderStatus]) -> dict[str, LaneFigures]:
+    return {name: status.lane for name, status in statuses.items() if status.lane is not None}
 
 
 def _lane(lane: LaneFigures) -> dict[str, object]:

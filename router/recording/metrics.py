@@ -6,9 +6,10 @@ label; it counts as ``unknown``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from router.health.snapshot import BreakerState, HealthSnapshot
+from router.providers.base import LaneFigures
 from router.recording.exposition import Counter, Histogram, gauge_lines
 from router.recording.recorder import RecorderStatus
 from router.recording.records import RequestRecord
@@ -93,13 +94,22 @@ class Metrics:
         if call.cost_micros:
             self._judge_cost.add(call.deployment_id, by=call.cost_micros)
 
-    def render(self, health: HealthSnapshot, recording: RecorderStatus) -> bytes:
-        """Return everything in Prometheus' text format; the arguments are figures that others keep."""
+    def render(
+        self,
+        health: HealthSnapshot,
+        recording: RecorderStatus,
+        lanes: Mapping[str, LaneFigures] | None = None,
+    ) -> bytes:
+        """Return everything in Prometheus' text format; the arguments are figures that others keep.
+
+        ``lanes`` says by provider how the slots of local engines are taken.
+        """
         own = (self._requests, self._duration, self._ttft, self._attempts, self._tokens, self._cost)
         judge = (self._judged, self._judge_calls, self._judge_tokens, self._judge_cost)
         lines = [line for family in (*own, *judge) for line in family.lines()]
         lines += _health_lines(health)
         lines += _recording_lines(recording)
+        lines += _lane_lines(lanes or {})
         return ("\n".join(lines) + "\n").encode()
 
     def _entrypoint_label(self, name: str) -> str:
@@ -138,3 +148,24 @@ def _recording_lines(recording: RecorderStatus) -> Iterator[str]:
     yield from written.lines()
     yield from lost.lines()
     yield from gauge_lines("roundhouse_records_waiting", "Requests to record.", (), [((), recording.waiting)])
+
+
+def _lane_lines(lanes: Mapping[str, LaneFigures]) -> Iterator[str]:
+    families: tuple[tuple[str, str, Callable[[LaneFigures], int]], ...] = (
+        (
+            "roundhouse_slot_running",
+            "Requests that have a slot of a local engine.",
+            lambda lane: lane.running,
+        ),
+        ("roundhouse_slot_waiting", "Requests that wait for one.", lambda lane: lane.waiting),
+        ("roundhouse_slot_spilled", "Requests sent elsewhere since the start.", lambda lane: lane.spilled),
+        (
+            "roundhouse_slot_joined",
+            "Requests that shared an answer, since the start.",
+            lambda lane: lane.joined,
+        ),
+    )
+    for name, text, figure in families:
+        yield from gauge_lines(
+            name, text, ("provider",), (((one,), figure(lane)) for one, lane in lanes.items())
+        )

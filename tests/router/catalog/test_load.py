@@ -272,6 +272,17 @@ def test_relative_paths_are_meant_from_the_file(tmp_path: Path) -> None:
 
     assert engine is not None
     assert engine.model == str(tmp_path / "models" / "some.gguf")
+    assert (engine.longest_wait_s, engine.join_grace_s, engine.join_window_s) == (30, 10, 120)
+
+
+def test_an_engines_waits_may_be_nothing_but_not_negative() -> None:
+    said = "context_tokens: 4096, longest_wait_s: 0, join_grace_s: 0, join_window_s: 0}"
+    engine = parse_catalog(GOOD.replace("context_tokens: 4096}", said).encode()).providers["home"].engine
+
+    assert engine is not None
+    assert (engine.longest_wait_s, engine.join_grace_s, engine.join_window_s) == (0, 0, 0)
+    (problem,) = problems_of(GOOD.replace("context_tokens: 4096}", "context_tokens: 4096, join_grace_s: -1}"))
+    assert "join_grace_s" in str(problem)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from router.health.snapshot import BreakerState, DeploymentHealth, HealthSnapshot
+from router.providers.base import LaneFigures
 from router.recording.exposition import Counter
 from router.recording.metrics import Metrics
 from router.recording.recorder import RecorderStatus
@@ -94,3 +95,13 @@ def test_label_values_are_escaped() -> None:
     counter.add('a"b\\c\nd')
 
     assert list(counter.lines())[-1] == 'things_total{name="a\\"b\\\\c\\nd"} 1'
+
+
+def test_the_local_slots_are_told_by_provider() -> None:
+    lane = LaneFigures(1, 1, 3, 8, 150.0, 20.0, 250.0, spilled=4, joined=2)
+    text = Metrics(("chat",), ()).render(HealthSnapshot(0.0, HEALTH), RECORDING, {"local": lane}).decode()
+
+    assert 'roundhouse_slot_running{provider="local"} 1\n' in text
+    assert 'roundhouse_slot_waiting{provider="local"} 3\n' in text
+    assert 'roundhouse_slot_spilled{provider="local"} 4\n' in text
+    assert 'roundhouse_slot_joined{provider="local"} 2\n' in text

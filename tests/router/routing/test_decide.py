@@ -205,6 +205,18 @@ def test_a_busy_slot_may_be_a_last_resort() -> None:
     assert decision.candidates[0].last_resort
 
 
+def test_an_engine_that_starts_is_a_last_resort_unless_the_upstream_said_otherwise() -> None:
+    starting = DeploymentHealth(True, ready=False)
+    limited = DeploymentHealth(
+        True, ready=False, bench_until=NOW + 42, bench_kind=OutcomeKind.RATE_LIMITED, bench_reason="limit"
+    )
+    decision = route([deployment("here"), deployment("there")], snapshot(here=starting, there=limited))
+
+    assert names(decision) == ["here"]
+    assert decision.candidates[0].last_resort
+    assert reasons(decision) == {"there": ExclusionReason.NOT_READY}
+
+
 def test_where_only_the_wanted_length_is_too_much_a_shorter_answer_is_offered() -> None:
     small = deployment("small", context_tokens=4_000, max_output_tokens=1_000)
     tiny = deployment("tiny", context_tokens=1_000)
