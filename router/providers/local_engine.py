@@ -16,6 +16,7 @@ from typing import Final
 
 import httpx
 import orjson
+import structlog
 
 from router.catalog.catalog import Deployment, EngineLaunch
 from router.chat.types import ChatEvent, ChatRequest
@@ -33,6 +34,8 @@ from router.providers.prompt_memory import PromptMemory
 from router.providers.wait_estimate import Job
 
 __all__ = ["LocalEngineProvider"]
+
+_log = structlog.get_logger(__name__)
 
 _UNAVAILABLE: Final = 503
 _LOADING_RETRY_S: Final = 5.0
@@ -264,9 +267,12 @@ class LocalEngineProvider:
 
     async def _look(self) -> None:
         address = self._address()
-        figures = await self._figures(address) if address is not None else None
-        if figures is not None:
-            self._lane.take_figures(figures)
+        try:
+            figures = await self._figures(address) if address is not None else None
+            if figures is not None:
+                self._lane.take_figures(figures)
+        except Exception:  # noqa: BLE001 - an estimate is not worth the engine
+            _log.exception("engine.figures_failed", engine=self.process.name)
 
     async def _figures(self, address: EngineAddress) -> EngineFigures | None:
         try:

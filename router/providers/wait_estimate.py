@@ -48,8 +48,12 @@ class Speeds:
     typical_output: float = 250.0
 
     def measured(self, prefill: float, decode: float) -> Speeds:
-        """Take over what the engine itself measured; zero means that it has not."""
-        return replace(self, prefill=prefill or self.prefill, decode=decode or self.decode)
+        """Take over what the engine itself measured; what is not above zero it has not measured."""
+        return replace(
+            self,
+            prefill=prefill if prefill > 0.0 else self.prefill,
+            decode=decode if decode > 0.0 else self.decode,
+        )
 
     def after_prefill(self, tokens: int, seconds: float) -> Speeds:
         """Learn from a prompt of ``tokens`` that took ``seconds`` to the first token."""

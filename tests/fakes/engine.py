@@ -31,7 +31,7 @@ class SlowEngine(httpx.AsyncBaseTransport):
         self.interval_s = interval_s
         self.failures: list[int | Exception] = []
         self.bodies: list[dict[str, Any]] = []
-        self.health: dict[str, Any] = {"status": "ok"}
+        self.health: Any = {"status": "ok"}
         self.health_asked = 0
         self.open = 0
         self.most_open = 0
@@ -91,6 +91,7 @@ class FakeProcess:
     """An engine's process that a test moves from phase to phase."""
 
     def __init__(self) -> None:
+        self.name = "fake"
         self.phase = EnginePhase.READY
         self.detail = ""
         self.address: EngineAddress | None = EngineAddress("http://engine.test/v1", "token")
