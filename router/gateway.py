@@ -173,7 +173,7 @@ class Gateway:
         return self._decide(request, entrypoint, read_features(request), verdict, conversation)
 
     def _conversation(self, request: ChatRequest, session: str) -> bytes:
-        return conversation_key(request, salt=self._salt, session=session)
+        return conversation_key(request, salt=self._salt, session=session, caller=request.caller.principal)
 
     async def _decided(self, story: Story, request: ChatRequest) -> tuple[RoutingDecision, bytes]:
         """Have the task judged, decide, and name the conversation.

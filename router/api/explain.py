@@ -6,13 +6,16 @@ Takes the body that ``/v1/chat/completions`` takes; answers JSON, or a table whe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from router.api.error_response import send_error
 from router.api.middleware import request_id_of
-from router.api.reply import read_body, request_header, send_json, send_reply, session_of
+from router.api.reply import hints_of, read_body, request_header, send_json, send_reply, session_of
 from router.chat.openai_wire import read_chat_request
+from router.chat.types import Caller
 from router.errors import ClientDisconnected, GatewayError
 from router.gateway import Gateway
 from router.routing.explanation import explain, explanation_table
@@ -30,7 +33,10 @@ class Explain:
         """Serve one request."""
         try:
             body = await read_body(receive, self._gateway.catalog.limits.max_body_bytes)
-            decision = self._gateway.decide(read_chat_request(body), session_of(scope))
+            # Conversations belong to their callers: whoever asks here sees his own.
+            caller = Caller(principal=hints_of(scope).principal)
+            request = replace(read_chat_request(body), caller=caller)
+            decision = self._gateway.decide(request, session_of(scope))
         except ClientDisconnected:
             return
         except GatewayError as error:

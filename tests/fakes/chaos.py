@@ -36,7 +36,9 @@ from router.settings import Settings
 from tests.fakes.clock import LoopClock
 from tests.fakes.provider import finish, make_catalog, make_deployment, metadata, text, usage
 
-__all__ = ["FAULTS", "ChaosWorld"]
+__all__ = ["FAULTS", "KEYS_OF_B", "ChaosWorld"]
+
+KEYS_OF_B = ("B_FIRST", "B_SECOND")
 
 _METADATA, _TEXT, _FINISH, _USAGE = metadata(), text("good"), finish(), usage(50, 20)
 _PROVIDER_FAULTS = ("gone", "mute")
@@ -110,6 +112,7 @@ class ChaosWorld:
         )
         self.gateway = self.roundhouse.gateway
         self.tracker = self.roundhouse.tracker
+        self.tracker.configure_keys("b", KEYS_OF_B)
         self.permits = PermitBook(self.tracker)
         self.records: Counter[str] = Counter()
         self.roundhouse.recorder.put = self._put  # type: ignore[method-assign]

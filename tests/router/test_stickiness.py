@@ -51,6 +51,14 @@ async def test_a_session_that_the_client_names_is_a_conversation(tmp_path: Path)
         assert await ask(house, "something else") == "first/model"
 
 
+async def test_two_callers_share_no_conversation(tmp_path: Path) -> None:
+    async with running_house(house_of(tmp_path, {"first": FAILS_ONCE, "second": GOOD})) as house:
+        assert await ask(house, "one", authorization="Bearer a") == "second/model"
+
+        assert await ask(house, "one", authorization="Bearer b") == "first/model"
+        assert await ask(house, "one", authorization="Bearer a") == "second/model"
+
+
 async def test_explain_shows_who_served_the_conversation(tmp_path: Path) -> None:
     async with running_house(house_of(tmp_path, {"a": GOOD, "b": GOOD})) as house:
         served = await ask(house, "hello", **{"x-session-affinity": "s"})

@@ -91,3 +91,46 @@ async def test_once_it_has_ended_nothing_more_is_sent_and_what_was_begun_is_whol
 
 def test_a_comment_is_one_line() -> None:
     assert comment("a\nb\r\n: c") == b": a b : c\n\n"
+
+
+async def test_a_client_that_leaves_between_comments_takes_the_upstream_with_it(tmp_path: Path) -> None:
+    path = house_file(tmp_path, {"first": "steps: [head, stall]"}, limits=SOON)
+    body = orjson.dumps({"model": "chat", "stream": True, "messages": [{"role": "user", "content": "hello"}]})
+    incoming = [{"type": "http.request", "body": body, "more_body": False}]
+    seen: list[dict[str, Any]] = []
+    left = asyncio.Event()
+
+    async def receive() -> Any:
+        if incoming:
+            return incoming.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        seen.append(message)
+        if len(seen) == 3:
+            left.set()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "raw_path": b"/v1/chat/completions",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("gateway", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    async with running_house(path) as house:
+        async with asyncio.timeout(2):
+            await house.roundhouse.asgi(scope, receive, send)
+            await house.roundhouse.recorder.flush()
+        (stored,) = await (await house.roundhouse.database.request_log()).latest()
+        upstream = house.roundhouse.providers["first"].transport  # type: ignore[attr-defined]
+
+    assert [message["type"] for message in seen][:2] == ["http.response.start", "http.response.body"]
+    assert (stored.record.status, stored.record.error_code) == (499, "client_disconnected")
+    assert upstream.open_answers == 0
+    assert house.roundhouse.tracker.in_flight == 0
