@@ -240,8 +240,8 @@ def catalog(upstream: str) -> str:
         fit = 0.9 if name == "mock" else 0.1
         lines.append(
             f"  - {{id: mock/{name}, provider: mock, model: {name}, context_tokens: 100000, "
-            f"max_output_tokens: 4096, price: {{free: true}}, task_fit: {{chat: {fit}, code: {fit}, build: {fit}, "
-            f"long: {fit}}}}}"
+            f"max_output_tokens: 4096, price: {{free: true}}, "
+            f"task_fit: {{chat: {fit}, code: {fit}, build: {fit}, long: {fit}}}}}"
         )
     return "\n".join(lines) + "\n"
 
