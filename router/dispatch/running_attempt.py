@@ -69,6 +69,7 @@ class RunningAttempt:
         self._request_id = request_id
         self._open_stream = open_stream
         self._stream: AsyncIterator[ChatEvent] | None = None
+        self._slot: SlotStream | None = None
         self._permit = permit
         self._tracker = tracker
         self._clock = clock
@@ -86,6 +87,8 @@ class RunningAttempt:
         Raises whatever the provider raises.
         """
         self._stream = stream = self._open_stream()
+        # Once: asking what a stream has costs more than reading an event from it.
+        self._slot = stream if isinstance(stream, SlotStream) else None
         while not self.committed:
             event = await _read(stream)
             if event is None:
@@ -161,11 +164,11 @@ class RunningAttempt:
     @property
     def joined(self) -> str:
         """The id of the request whose generation this one shares; empty where it is its own."""
-        return self._stream.joined if isinstance(self._stream, SlotStream) else ""
+        return self._slot.joined if self._slot is not None else ""
 
     def _note_first_content(self, now: float) -> None:
         """Learn how long the model took: not how long its slot was waited for, nor what others began."""
-        waited = self._stream.waited_s if isinstance(self._stream, SlotStream) else 0.0
+        waited = self._slot.waited_s if self._slot is not None else 0.0
         if not self.joined:
             self.ttft_s = now - self._started - waited
             self._tell_first_event(self.ttft_s)

@@ -1,6 +1,6 @@
 """The client that serves: HTTP/1.1 to upstreams over connections of its own, kept alive between requests.
 
-What httpx does in a millisecond this does in a few hundredths of one (docs/decisions/0008). It follows no
+What httpx does in a millisecond this does in a few hundredths of one (docs/decisions/0010). It follows no
 redirects, keeps no cookies and knows no proxies. Knows connections; not chats, keys or vendors.
 """
 
